@@ -1,49 +1,47 @@
 //! The conversation: the log, the view that shows it, and counts of its tokens.
 
-pub mod asked;
-pub(crate) mod block;
+mod approval;
 pub mod cache;
 pub mod cause;
-pub(crate) mod claims;
 pub mod cost;
-pub mod differing;
-pub(crate) mod facts;
-pub mod fit;
-pub(crate) mod looks;
+pub mod inputs;
+pub(crate) mod log_text;
 pub(crate) mod masked;
 mod note;
 pub mod pins;
 pub mod prompt;
-pub mod recall;
-pub mod receipt;
-pub mod rent;
 pub(crate) mod rewound;
-pub(crate) mod said;
 pub(crate) mod sent;
-pub mod shorten;
 pub mod shown;
 pub(crate) mod since;
 pub mod tokens;
+pub mod unseen;
 pub mod usage;
-pub mod verdict;
+pub(crate) mod view_digest;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::context::asked::Asked;
+use crate::context::inputs::Inputs;
 use crate::error::Error;
-use crate::log::exchange::MessageRef;
+use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::exchange::Exchange;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Role, Status};
+use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
+use crate::log::part::{check_addresses, Content, Place};
+use crate::log::results::read_results;
 use crate::log::tally::Tallies;
-use crate::log::{Log, Stamp, INTERRUPTED};
+use crate::log::{Log, Stamp};
 use crate::value::time::Time;
 use crate::value::{Map, Value};
 use crate::view::masks::Masks;
 use crate::view::View;
+
+/// The reason in the result of an interrupted call, where no one gave another one.
+pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// One whole conversation, immutable: every operation returns a new one that shares structure.
 ///
@@ -57,7 +55,7 @@ pub struct Context {
     /// Tokens of completed iterations as the view shows them.
     pub(crate) tallies: Tallies,
     /// The inputs of requests, behind one pointer, since most operations do not change them.
-    pub(crate) asked: Arc<Asked>,
+    pub(crate) inputs: Arc<Inputs>,
 }
 
 /// A context has all functions of its log in which the view plays no part.
@@ -79,20 +77,16 @@ impl Context {
     /// Returns a conversation with an empty iteration 1.
     #[must_use]
     pub fn empty(id: &str, at: Time) -> Self {
-        Self::of(Log::empty(id, at))
+        Self::start_with(id, at, Iteration::new(1, at))
     }
 
     /// Returns a conversation that begins with this empty iteration.
     pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
-        Self::of(Log::start_with(id, at, first))
-    }
-
-    fn of(log: Log) -> Self {
         Self {
-            log,
+            log: Log::start_with(id, at, first),
             view: None,
             tallies: Tallies::default(),
-            asked: Arc::default(),
+            inputs: Arc::default(),
         }
     }
 
@@ -103,7 +97,7 @@ impl Context {
             log,
             view: self.view.clone(),
             tallies: self.tallies.clone(),
-            asked: self.asked.clone(),
+            inputs: self.inputs.clone(),
         }
     }
 
@@ -112,7 +106,14 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidPart`] of the input or the system prompt.
     pub fn new(id: &str, input: Value, system_prompt: Value, stamp: Stamp) -> Result<Self, Error> {
-        Log::new(id, input, system_prompt, stamp).map(Self::of)
+        let mut context = Self::empty(id, stamp.at);
+        let system = Content::from_value(system_prompt, Place::System)?;
+        context.log.set_system(system);
+        if let Some(metadata) = stamp.metadata {
+            context.log.metadata = metadata.into();
+        }
+        context.log.append(user_message(input, None)?);
+        Ok(context)
     }
 
     /// Adds a user message: to the next iteration, or to the current one when no model has spoken in it.
@@ -120,8 +121,14 @@ impl Context {
     /// # Errors
     /// [`Error::PendingToolCalls`], [`Error::InvalidPart`].
     pub fn add_user_message(&self, input: Value, stamp: Stamp) -> Result<Self, Error> {
-        let log = self.log.add_user_message(input, stamp, self.is_closed())?;
-        Ok(self.with(log))
+        let message = user_message(input, stamp.metadata)?;
+        self.log.check_nothing_pending()?;
+        Ok(self.changed(stamp.at, |next| {
+            if self.current().has_assistant() || self.is_closed() {
+                next.log.complete(stamp.at);
+            }
+            next.log.append(message);
+        }))
     }
 
     /// Adds a message of the model and its tool calls to the current iteration.
@@ -136,11 +143,23 @@ impl Context {
         calls: Value,
         stamp: Stamp,
     ) -> Result<Self, Error> {
-        let is_closed = self.is_closed();
-        let log = self
-            .log
-            .add_assistant_message(content, calls, stamp, is_closed)?;
-        Ok(self.with(log))
+        self.log.check_nothing_pending()?;
+        let content = Content::from_value(content, Place::Assistant)?;
+        check_addresses(content.parts())?;
+        let mut next = self.clone();
+        if self.is_closed() {
+            next.log.complete(stamp.at);
+        }
+        let current = next.current();
+        let place = MessagePlace {
+            iteration: current.number,
+            position: current.count_messages() + next.lead(current).count(),
+        };
+        let calls = ToolCall::read_all(calls, place)?;
+        let message = Message::new(Role::Assistant, content, calls, stamp.metadata);
+        next.log.append(message);
+        next.log.updated_at = stamp.at;
+        Ok(next)
     }
 
     /// Fills slots of pending calls; when no call is pending any more, completes the iteration and
@@ -151,7 +170,42 @@ impl Context {
     /// [`Error::NoPendingToolCalls`], [`Error::UnknownToolCall`],
     /// [`Error::ToolCallAlreadyAnswered`], [`Error::DuplicateToolResult`].
     pub fn add_tool_results(&self, results: Value, stamp: Stamp) -> Result<Self, Error> {
-        Ok(self.with(self.log.add_tool_results(results, stamp)?))
+        let results = read_results(results)?;
+        if results.is_empty() {
+            return Err(Error::NoToolResults {
+                pending: self.current().pending_ids(),
+            });
+        }
+        self.fill(results, stamp)
+    }
+
+    fn fill(&self, results: Vec<(Box<str>, Outcome)>, stamp: Stamp) -> Result<Self, Error> {
+        let mut next = self.clone();
+        let mut filled = Ok(());
+        next.log
+            .change_current(|current| filled = current.fill(results, stamp.metadata));
+        filled?;
+        next.complete_answered(stamp.at);
+        Ok(next)
+    }
+
+    /// Completes the current iteration if no call is pending any more.
+    fn complete_answered(&mut self, at: Time) {
+        if self.current().count_pending() == 0 {
+            self.log.complete(at);
+        }
+        self.log.updated_at = at;
+    }
+
+    /// Answers every pending call with an error of this reason; nothing when none is pending.
+    fn end_pending(&self, status: Status, reason: &Value, stamp: Stamp) -> Self {
+        let ended = |call: &ToolCall| {
+            let output = Output::Value(reason.clone());
+            (call.id.clone(), Outcome::new(status, output))
+        };
+        let results = self.current().pending().map(ended).collect();
+        // A fallback that never happens: every id comes from a pending slot.
+        self.fill(results, stamp).unwrap_or_else(|_| self.clone())
     }
 
     /// Returns true if new messages have to go to the next iteration: the current one ended, as one does to which a
@@ -170,7 +224,7 @@ impl Context {
     /// Answers every pending call with an error of this reason; nothing when none is pending.
     #[must_use]
     pub fn interrupt(&self, reason: &Value, stamp: Stamp) -> Self {
-        self.with(self.log.end_pending(Status::Interrupted, reason, stamp))
+        self.end_pending(Status::Interrupted, reason, stamp)
     }
 
     /// Returns the conversation with its pending calls interrupted, so that a request can be made of it; `None` when none is
@@ -185,56 +239,16 @@ impl Context {
     /// As [`Context::interrupt`], for calls that were cancelled.
     #[must_use]
     pub fn cancel(&self, reason: &Value, stamp: Stamp) -> Self {
-        self.with(self.log.end_pending(Status::Cancelled, reason, stamp))
-    }
-
-    /// Notes that somebody has to decide about a pending call before it runs: with the given arguments, or else those it was
-    /// asked about with, or else its own.
-    ///
-    /// # Errors
-    /// [`Error::UnknownToolCall`]; [`Error::IllegalStatus`] when the call is approved or ended.
-    pub fn ask_about_tool_call(
-        &self,
-        id: &str,
-        arguments: Option<Value>,
-        at: Time,
-    ) -> Result<Self, Error> {
-        Ok(self.with(self.log.ask_about_tool_call(id, arguments, at)?))
-    }
-
-    /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
-    /// whoever decides has seen, where they say so.
-    ///
-    /// # Errors
-    /// As [`Context::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
-    pub fn approve_tool_call(
-        &self,
-        id: &str,
-        shown: Option<&Value>,
-        by: Value,
-        at: Time,
-    ) -> Result<Self, Error> {
-        Ok(self.with(self.log.approve_tool_call(id, shown, by, at)?))
-    }
-
-    /// Ends a pending call with an error that tells the model of the denial.
-    ///
-    /// # Errors
-    /// As [`Context::ask_about_tool_call`].
-    pub fn deny_tool_call(
-        &self,
-        id: &str,
-        reason: Value,
-        by: Value,
-        at: Time,
-    ) -> Result<Self, Error> {
-        Ok(self.with(self.log.deny_tool_call(id, reason, by, at)?))
+        self.end_pending(Status::Cancelled, reason, stamp)
     }
 
     /// Returns the conversation with one more entry of metadata, or with another value for it.
     #[must_use]
     pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
-        self.with(self.log.put_metadata(key, value, at))
+        self.changed(at, |next| {
+            next.log.metadata = self.metadata().put(key, value);
+            next.grown();
+        })
     }
 
     /// Returns the conversation with one more entry of metadata on an iteration.
@@ -248,8 +262,14 @@ impl Context {
         value: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let log = self.log.put_iteration_metadata(number, key, value, at)?;
-        Ok(self.with(log))
+        let known = self.iteration(number).map(|iteration| iteration.number);
+        let number = known.ok_or_else(|| self.log.unknown_iteration(number))?;
+        Ok(self.changed(at, |next| {
+            next.log.change_iteration(number, |iteration| {
+                iteration.metadata = iteration.metadata.put(key, value);
+            });
+            next.grown();
+        }))
     }
 
     /// Keeps a failed request with the current iteration.
@@ -257,7 +277,13 @@ impl Context {
     /// # Errors
     /// [`Error::Invalid`]
     pub fn add_failure(&self, failure: &Value, at: Time) -> Result<Self, Error> {
-        Ok(self.with(self.log.add_failure(failure, at)?))
+        let failure = FailedRequest::read(failure, Some(at))?;
+        Ok(self.changed(at, |next| {
+            let number = self.current_iteration();
+            next.log
+                .change_iteration(number, |current| current.failures.add(failure));
+            next.grown();
+        }))
     }
 
     /// Returns the requests that failed, oldest first, each with the number of its iteration. Masks apply to the server's
@@ -278,10 +304,12 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidPart`].
     pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
-        let mut next = self.with(self.log.put_system_prompt(prompt, at)?);
-        next.show_system();
-        next.grown();
-        Ok(next)
+        let system = Content::from_value(prompt, Place::System)?;
+        Ok(self.changed(at, |next| {
+            next.log.set_system(system);
+            next.show_system();
+            next.grown();
+        }))
     }
 
     /// Returns the conversation as it was at the end of an iteration.
@@ -299,7 +327,7 @@ impl Context {
         if is_cut {
             next.tallies = next.tallies.up_to(done);
             let from = next.current_iteration().saturating_add(1);
-            next.asked_mut().cut(from);
+            next.inputs_mut().cut(from);
             next.cut_view();
             self.keep_rewound(&mut next);
         }
@@ -315,7 +343,19 @@ impl Context {
     /// O(calls of the last message)
     #[must_use]
     pub fn fork(&self, id: &str, at: Time) -> Self {
-        self.with(self.log.fork(id, at))
+        self.changed(at, |fork| {
+            fork.log.origin = Some(Arc::new(Origin {
+                id: self.id().into(),
+                iteration: self.current_iteration(),
+                extra: None,
+            }));
+            fork.log.id = id.into();
+            fork.log.created_at = at;
+            if self.current().count_pending() > 0 {
+                fork.log.update_exchange(Exchange::ask_again);
+            }
+            fork.grown();
+        })
     }
 
     /// Returns the conversation that this one was forked from.
@@ -329,7 +369,7 @@ impl Context {
         self.log.cut(index);
         self.tallies = self.tallies.up_to(index);
         let from = self.current_iteration().saturating_add(1);
-        self.asked_mut().cut(from);
+        self.inputs_mut().cut(from);
     }
 
     /// Returns the number of the last iteration that two conversations have in common, with all before it.
@@ -339,7 +379,7 @@ impl Context {
     #[must_use]
     pub fn last_common(&self, other: &Self) -> Option<u64> {
         let common = self.log.last_common(&other.log)?;
-        let differs = self.asked.differs_at(&other.asked);
+        let differs = self.inputs.differs_at(&other.inputs);
         let before = differs.map_or(common, |number| common.min(number.saturating_sub(1)));
         (before >= self.first_number()).then_some(before)
     }
@@ -413,38 +453,32 @@ impl Context {
         Some((found.number, last.number))
     }
 
-    /// Returns all messages of the log, oldest first.
-    pub fn log(&self) -> impl Iterator<Item = MessageRef<'_>> {
-        self.log.all_messages()
-    }
-
-    /// Returns the number of messages of the log.
-    #[must_use]
-    pub fn count_log(&self) -> usize {
-        self.log.count_messages()
-    }
-
     /// Tells the log the size of everything beside it.
     pub(crate) fn weigh_view(&mut self) {
-        self.log
-            .put_beside(self.view_size().plus(self.asked.size()));
+        self.log.beside = self.view_size().plus(self.inputs.size());
     }
 
     /// Returns the inputs of past requests, to note more of them.
-    pub(crate) fn asked_mut(&mut self) -> &mut Asked {
-        Arc::make_mut(&mut self.asked)
+    pub(crate) fn inputs_mut(&mut self) -> &mut Inputs {
+        Arc::make_mut(&mut self.inputs)
     }
 
-    /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
+    /// Begins another generation where the size asks for it. Call it after each change of what a context holds.
     pub(crate) fn grown(&mut self) {
         self.weigh_view();
         self.log.grown();
     }
 }
 
+fn user_message(input: Value, metadata: Option<Map>) -> Result<Message, Error> {
+    let content = Content::from_input(input)?;
+    check_addresses(content.parts())?;
+    Ok(Message::new(Role::User, content, Box::default(), metadata))
+}
+
 impl PartialEq for Context {
     /// Equal contents, down to ids and times. Handles play no part.
     fn eq(&self, other: &Self) -> bool {
-        self.log == other.log && self.view == other.view && self.asked == other.asked
+        self.log == other.log && self.view == other.view && self.inputs == other.inputs
     }
 }

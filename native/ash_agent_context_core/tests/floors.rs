@@ -9,9 +9,9 @@ use std::fs;
 use std::path::Path;
 
 /// The floors, the lowest first. A file that is no part of a folder is on the floor of its name.
-const FLOORS: [&str; 13] = [
+const FLOORS: [&str; 14] = [
     "value", "answer", "prices", "log", "tokens", "view", "context", "provider", "request",
-    "response", "import", "trace", "storage",
+    "policy", "response", "import", "trace", "storage",
 ];
 
 /// Files beside the folders, and whose floor they are on: errors hold values and nothing else.

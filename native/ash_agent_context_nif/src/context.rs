@@ -42,7 +42,7 @@ pub fn system_prompt(context: On<'_, Context>) -> Option<Term<'_>> {
 
 pub fn to_messages(context: On<'_, Context>, log: bool) -> Term<'_> {
     match log || !context.has_view() {
-        true => context.encoder().messages(context.log()),
+        true => context.encoder().messages(context.all_messages()),
         false => context.encoder().encode_shown(context.messages()),
     }
 }

@@ -131,11 +131,11 @@ nifs! {
     context_ask(context, id, arguments, at) Log = Context::ask_about_tool_call;
     context_approve(context, id, arguments, by, at) Log = context::approve;
     context_deny(context, id, reason, by, at) Log = Context::deny_tool_call;
-    context_is_approved(context, id, arguments: &Value) Iteration = Log::is_approved;
+    context_is_approved(context, id, arguments: &Value) Iteration = Context::is_approved;
     context_undecided_calls(context, asked) Iteration = context::undecided_calls;
-    context_call_status(context, id) Log = Log::tool_call_status;
+    context_call_status(context, id) Log = Context::tool_call_status;
     context_call_times(context, id) Log = context::times;
-    context_call_decision(context, id) Whole = Log::tool_call_decision;
+    context_call_decision(context, id) Whole = Context::tool_call_decision;
 
     // Requests, and what became of them.
     context_encode_request(context, options, body) Own = request::encode;

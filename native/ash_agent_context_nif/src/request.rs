@@ -148,7 +148,8 @@ pub fn note_sent(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<
 
 /// Returns the conversation as it was when an iteration's last request was made.
 pub fn as_asked(context: &Context, number: i64) -> Option<Made> {
-    context.as_asked(context.iteration(number)?).map(Made::from)
+    let asked = context.as_asked(context.iteration(number)?, false)?;
+    Some(asked.into())
 }
 
 pub fn forecast(
@@ -210,8 +211,8 @@ pub fn request_note(
 
 /// Returns the conversation that an iteration's last request was made from, but under the view of the request before.
 pub fn as_asked_before(context: &Context, number: i64) -> Option<Made> {
-    let iteration = context.iteration(number)?;
-    context.as_asked_under_last(iteration).map(Made::from)
+    let asked = context.as_asked(context.iteration(number)?, true)?;
+    Some(asked.into())
 }
 
 /// Returns the differences of another context's view, each with its cause and the first iteration.

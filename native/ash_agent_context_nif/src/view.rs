@@ -109,8 +109,8 @@ pub fn view(context: On<'_, Context>) -> Term<'_> {
 
 maps! {
     View = |of| {
-        hidden: ranges(of, false), summaries: ranges(of, true), cleared: of.cleared(), max_result_bytes: of.max_result_bytes(),
-        masks: of.masks().into_iter().flat_map(Masks::iter).collect::<Vec<_>>(), blocks: of.blocks(),
+        hidden: ranges(of, false), summaries: ranges(of, true), cleared: of.cleared(), max_result_bytes,
+        masks: of.masks().into_iter().flat_map(Masks::iter).collect::<Vec<_>>(), blocks: of.prompt_texts(),
     }
     Cleared = |of| { iteration, calls, placeholder }
 }

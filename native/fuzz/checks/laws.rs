@@ -21,7 +21,7 @@ pub fn check(context: &Context) {
 
 /// Counters say what counting says.
 pub fn counts(context: &Context) {
-    assert_eq!(context.count_log(), context.log().count());
+    assert_eq!(context.count_all_messages(), context.all_messages().count());
     assert_eq!(context.count_messages(), context.messages().count());
     context.messages().for_each(|shown| drop(shown.see()));
     assert_eq!(context.count_iterations(), context.iterations().count());
@@ -97,7 +97,8 @@ fn snapshot(context: &Context) -> Context {
     assert_at_most(again.size(), context.size());
     assert_eq!(again.usage(), context.usage());
     assert_eq!(again.count_tokens(None), context.count_tokens(None));
-    assert_eq!(again.token_breakdown(None), context.token_breakdown(None));
+    let method = ash_agent_context_core::Method::Estimate;
+    assert_eq!(again.tokens(method), context.tokens(method));
     assert_eq!(again.to_snapshot(), text);
     again
 }

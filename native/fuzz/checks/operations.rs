@@ -740,7 +740,10 @@ impl Kept {
 
     fn check(&self) {
         assert_eq!(Model::of(&self.context), self.model);
-        assert_eq!(self.context.count_log(), self.model.count_messages());
+        assert_eq!(
+            self.context.count_all_messages(),
+            self.model.count_messages()
+        );
         assert_eq!(self.context.current().pending_ids(), self.model.pending());
         assert_eq!(self.context.current_iteration(), self.model.number());
         laws::counts(&self.context);
@@ -1115,7 +1118,7 @@ fn repeat(
     one: impl Fn(&Context, Model) -> Result<(Context, Model), Error>,
 ) -> Step {
     let since = Some(context.current_iteration());
-    let count = if context.count_log() > MANY {
+    let count = if context.count_all_messages() > MANY {
         1
     } else {
         count.clamp(1, 80)

@@ -46,7 +46,7 @@ fn comes_back(context: &Context, provider: Provider) {
     } = again;
     assert_eq!(repairs, [], "{provider:?}: {text}");
     assert!(rest.is_empty(), "{provider:?}: {text}");
-    if context.count_log() == usize::from(context.system().is_some()) {
+    if context.count_all_messages() == usize::from(context.system().is_some()) {
         return; // a system message among others has become the system prompt: there is nothing else to send
     }
     let sent = laws::sent(&context, &options)

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 
-use crate::context::asked::{digest, digest_masks};
 use crate::context::cause::{Cause, Request, RequestChange};
+use crate::context::inputs::{digest, digest_masks};
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
+use crate::log::reply::Reply;
 use crate::log::Log;
 use crate::prices::bill::{Count, Reported};
 use crate::prices::usage::Usage;
@@ -60,7 +61,7 @@ impl Context {
         if reported.is_some_and(|reported| reported.last.cached + reported.last.written == 0) {
             return true; // nothing is marked, or it is too short
         }
-        let ended = reply.and_then(|reply| reply.received_at.or(reply.requested_at));
+        let ended = reply.and_then(Reply::ended_at);
         // A request that was cut off read the rest.
         let later = self.rewound().filter(|cut| cut.provider == provider);
         let ended = ended.max(later.and_then(|cut| cut.ended_at));
@@ -77,7 +78,7 @@ impl Context {
     }
 
     /// Returns true if the next request surely begins otherwise than the last one: other hidden iterations, summaries or
-    /// blocks, another system prompt, other tools, another model, or another form of the answer.
+    /// texts after the system prompt, another system prompt, other tools, another model, or another form of the answer.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
         let mut changes = self.changes_of_next().into_iter();
@@ -108,7 +109,9 @@ impl Context {
         let mut blocks = 0;
         for iteration in self.log.iterations_back() {
             for entry in iteration.entries().rev() {
-                blocks += count_blocks(entry);
+                // Each call has a block of its own, and so has its result.
+                let message = &entry.message;
+                blocks += message.content.count_parts() + 2 * message.calls.len();
                 if entry.is_model() || blocks > MOST_BLOCKS {
                     return blocks;
                 }
@@ -120,42 +123,27 @@ impl Context {
     /// Returns true if the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
         let last = self.last_answer();
-        let noted = last.and_then(|(last, _)| self.asked.tools.of(last.number));
+        let noted = last.and_then(|(last, _)| self.inputs.tools.of(last.number));
         matches!(noted, Some((_, Value::List(tools))) if !tools.is_empty())
     }
 
     /// Returns true if the masks of the last request are in memory.
     pub(crate) fn has_asked_masks(&self) -> bool {
         let last = self.last_answer();
-        last.is_some_and(|(last, _)| self.asked.masks_at_hand(last.number).is_some())
-    }
-
-    /// Returns the conversation that the last answer was asked of, see [`Context::as_asked`].
-    pub(crate) fn as_last_asked(&self) -> Option<Self> {
-        self.as_asked(self.last_answer()?.0)
+        last.is_some_and(|(last, _)| self.inputs.masks_at_hand(last.number).is_some())
     }
 
     /// Returns the conversation that the last answer of an iteration was asked of, as far as that is known: with the system
-    /// prompt of today, and with the masks of today unless those of the last request are still in memory.
+    /// prompt of today, and with the masks of today unless those of the last request are still in memory. `under_last`: under
+    /// the view of the request before, if there was one.
     ///
     /// # Complexity
     /// O(log n), or O(the log) where the masks of today hold for notes and summaries that were made under others
     #[must_use]
-    pub fn as_asked(&self, iteration: &Iteration) -> Option<Self> {
-        let (_, view) = self.asked.of(iteration.number)?;
-        self.as_asked_under(iteration, view)
-    }
-
-    /// Like [`Context::as_asked`], under the view of the request before, if there was one.
-    #[must_use]
-    pub fn as_asked_under_last(&self, iteration: &Iteration) -> Option<Self> {
-        let (_, view) = self.asked.of(iteration.number)?;
-        let last = self.asked.of(iteration.number.checked_sub(1)?);
-        self.as_asked_under(iteration, last.map_or(view, |(_, view)| view))
-    }
-
-    /// Returns the conversation before the last answer of an iteration, under a view.
-    fn as_asked_under(&self, iteration: &Iteration, view: Option<&Arc<View>>) -> Option<Self> {
+    pub fn as_asked(&self, iteration: &Iteration, under_last: bool) -> Option<Self> {
+        let own = self.inputs.of(iteration.number)?;
+        let last = self.inputs.of(iteration.number.saturating_sub(1));
+        let (_, view) = last.filter(|_| under_last).unwrap_or(own);
         let before = iteration.entries().rposition(Entry::is_model)?;
         let reply = iteration.entry(before)?.message.reply.as_deref();
         reply.filter(|reply| reply.requested_at.is_some())?;
@@ -171,7 +159,7 @@ impl Context {
         next.tallies = Default::default();
         next.view = view.cloned();
         let today = self.view().and_then(|view| view.masks.as_ref());
-        let masks = match self.asked.masks_at_hand(number) {
+        let masks = match self.inputs.masks_at_hand(number) {
             Some(masks) => masks.cloned(),
             None => today.cloned(),
         };
@@ -179,7 +167,7 @@ impl Context {
             let before = next.view().and_then(|view| view.masks.clone());
             let digest = masks.as_deref().map(digest_masks);
             // Notes and summaries may have been made under other masks.
-            let is_masked = before == masks || digest.as_ref() == self.asked.masks_of(number);
+            let is_masked = before == masks || digest.as_ref() == self.inputs.masks_of(number);
             next.change_view(|view| view.masks = masks);
             if !is_masked {
                 next.mask_covers(before.as_deref());
@@ -196,11 +184,6 @@ impl Context {
             false => self.current_iteration(),
         }
     }
-}
-
-fn count_blocks(entry: &Entry) -> usize {
-    // Each call has a block of its own, and so has its result.
-    entry.message.content.count_parts() + 2 * entry.message.calls.len()
 }
 
 /// Returns how long a provider keeps a request in its cache, if it says so.

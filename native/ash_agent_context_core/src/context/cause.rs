@@ -105,12 +105,12 @@ impl Context {
             ..Request::default()
         };
         if reply.is_none_or(|reply| reply.requested_at.is_some()) {
-            let system = self.asked.systems.of(number);
-            let view = self.asked.of(number);
-            request.beside = self.asked.request_of(number);
+            let system = self.inputs.systems.of(number);
+            let view = self.inputs.of(number);
+            request.beside = self.inputs.request_of(number);
             request.view = view.map(|(_, view)| view.map(|view| &**view));
             // Older versions noted neither.
-            request.masks = system.map(|_| self.asked.masks_of(number).cloned());
+            request.masks = system.map(|_| self.inputs.masks_of(number).cloned());
             request.system = system.map(|(_, digest)| digest.clone());
         }
         request
@@ -125,11 +125,8 @@ impl Request<'_> {
 
     /// Returns true if everything beside the messages is the same in another request.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
-        let pairs = self.beside.into_iter().zip(other.beside);
-        let is_same = |(own, other): (Option<(_, &Value)>, Option<(_, &Value)>)| {
-            own.map(|(_, value): (u64, _)| value) == other.map(|(_, value): (u64, _)| value)
-        };
-        self.system == other.system && pairs.into_iter().all(is_same)
+        let [own, others] = [self, other].map(|of| of.beside.map(|noted| Some(noted?.1)));
+        self.system == other.system && own == others
     }
 
     /// Returns the differences from another request, in order. Facts that are not known of both are left out.
@@ -206,7 +203,7 @@ fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
     let mut changes = Vec::new();
-    if before.blocks != next.blocks {
+    if before.prompt_texts != next.prompt_texts {
         changes.push(RequestChange::everywhere(Cause::Block));
     }
     changes.extend(changed_cover(before, next));

@@ -7,7 +7,6 @@ use crate::log::message::Message;
 use crate::tokens::Method;
 use crate::value::cost::Cost;
 use crate::value::Size;
-use crate::view::View;
 
 /// An exact count takes at worst so many times as long as an estimate.
 const EXACT: usize = 128;
@@ -49,7 +48,7 @@ impl Context {
     pub fn view_cost(&self) -> Cost {
         let walked = Cost::steps(self.count_iterations()).plus(self.append_cost());
         match self.view() {
-            Some(view) if view.index().0 > 0 => walked.plus(self.receipt_cost()),
+            Some(view) if view.index > 0 => walked.plus(self.receipt_cost()),
             Some(view) if view.recall || view.pins().is_some() => walked.plus(self.recall_cost()),
             _ => walked,
         }
@@ -70,10 +69,8 @@ impl Context {
     /// Returns the cost of [`Context::put_masks`] with compiled masks: notes and summaries are compared with all texts.
     #[must_use]
     pub fn masks_cost(&self) -> Cost {
-        match self.view().map_or(0, View::count_covers) {
-            0 => Cost::default(),
-            _ => self.receipt_cost(),
-        }
+        let cover = self.covers().next();
+        cover.map_or_else(Cost::default, |_| self.receipt_cost())
     }
 
     /// Returns the cost of reading or changing the system prompt: the texts after it are added anew.

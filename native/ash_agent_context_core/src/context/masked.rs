@@ -4,14 +4,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::context::block::BlockDetail;
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
-use crate::log::iteration::Iteration;
 use crate::log::message::Message;
 use crate::value::time::Time;
 use crate::view::cover::{Cover, Unmasked};
-use crate::view::handle::RECALL;
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
 use crate::view::texts::content_text;
@@ -53,7 +50,7 @@ impl Context {
         let notes = notes.filter(|(first, cover)| self.looks_otherwise(*first, cover.last, before));
         let anew = notes.map(|(first, cover)| {
             let mut cover = cover.clone();
-            cover.note = self.block(first, cover.last, BlockDetail::All);
+            cover.note = self.hidden_note(first, cover.last);
             (first, cover)
         });
         self.put_covers(anew.collect());
@@ -106,7 +103,7 @@ impl Context {
         let Some(masks) = masks else {
             return Veil::default();
         };
-        let asked = self.asked.views.values().flatten().map(|view| &**view);
+        let asked = self.inputs.views.values().flatten().map(|view| &**view);
         let views = self.view().into_iter().chain(asked);
         let texts = views.flat_map(|view| {
             let pins = view.pins().into_iter().flat_map(Pins::iter);
@@ -128,8 +125,7 @@ impl Context {
         let mut masked = Veil::default();
         if !pieces.is_empty() {
             let mut add = |found: &str| masked.add_common(&pieces, found);
-            let system = self.system().map(Said::Message).into_iter();
-            for said in system.chain(self.said_between(0, u64::MAX)) {
+            for said in self.texts_with_system(0, u64::MAX) {
                 said.each(|text| masks.each(text, &mut add));
             }
         }
@@ -139,14 +135,9 @@ impl Context {
     /// Removes those masked pieces that the iterations also have unmasked.
     fn shown_beside(&self, masks: &Masks, mut masked: Veil, first: u64, last: u64) -> Veil {
         masked.lift(OWN);
-        // A recalled text is a piece of another one, and a mask may not find its words there.
-        let is_recalled = |said: &Said<'_>| match said {
-            Said::Result(_, call, _) | Said::Call(call) => call.name.as_str() == RECALL,
-            _ => false,
-        };
-        let said = self.said_between(first, last);
-        let said = said.filter(|said| !is_recalled(said));
-        for said in self.system().map(Said::Message).into_iter().chain(said) {
+        // A mask may not find its words in a recalled text.
+        let said = self.texts_with_system(first, last);
+        for said in said.filter(|said| !said.is_recall()) {
             if masked.is_empty() {
                 break;
             }
@@ -155,16 +146,28 @@ impl Context {
         masked
     }
 
-    /// Returns all texts of some iterations.
-    pub(crate) fn said_between(&self, first: u64, last: u64) -> impl Iterator<Item = Said<'_>> {
-        let entries = self.log.between(first, last).flat_map(Iteration::entries);
-        entries.flat_map(Said::of)
+    /// Returns all texts of some iterations, each with the number of its own.
+    pub(crate) fn texts_between(
+        &self,
+        first: u64,
+        last: u64,
+    ) -> impl Iterator<Item = (u64, LogText<'_>)> {
+        self.log.between(first, last).flat_map(|iteration| {
+            let texts = iteration.entries().flat_map(LogText::of);
+            texts.map(|text| (iteration.number, text))
+        })
+    }
+
+    fn texts_with_system(&self, first: u64, last: u64) -> impl Iterator<Item = LogText<'_>> {
+        let system = self.system().map(|system| LogText::Message(0, system));
+        let texts = self.texts_between(first, last).map(|(_, text)| text);
+        system.into_iter().chain(texts)
     }
 
     /// Returns true if iterations look otherwise than under other masks.
     fn looks_otherwise(&self, first: u64, last: u64, other: Option<&Masks>) -> bool {
-        self.said_between(first, last)
-            .any(|said| said.text(self.masks()) != said.text(other))
+        self.texts_between(first, last)
+            .any(|(_, said)| said.text(self.masks()) != said.text(other))
     }
 
     /// Replaces the covers over the same iterations.

@@ -1,6 +1,6 @@
 //! Records the inputs of a request besides its messages with the conversation, and reads them again.
 
-use crate::context::asked::{hash_fields, hash_tools, RequestNote};
+use crate::context::inputs::{hash_fields, hash_tools, RequestNote};
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
@@ -17,7 +17,7 @@ impl Context {
         let replies = iteration.entries().map(|entry| &entry.message.reply);
         let mut replies = replies.flatten();
         replies.find(|reply| reply.requested_at.is_some())?;
-        let (since, view) = self.asked.of(iteration.number)?;
+        let (since, view) = self.inputs.of(iteration.number)?;
         Some((since, view.map(|view| &**view)))
     }
 
@@ -32,7 +32,7 @@ impl Context {
     pub fn note_request(&self, fields: Value, tools: Value) -> Result<Self, Error> {
         let wrong = |key: &str, expected| Error::invalid(vec![Value::text(key)], expected);
         let (number, mut next) = (self.next_number(), self.clone());
-        let asked = next.asked_mut();
+        let asked = next.inputs_mut();
         match fields {
             Value::Nil => {}
             Value::Map(_) => asked.fields.note(number, fields),
@@ -65,7 +65,7 @@ impl Context {
         let replies = iteration.entries().map(|entry| &entry.message.reply);
         let is_answered = replies.flatten().any(|reply| reply.requested_at.is_some());
         match is_answered || iteration.failures.iter().next().is_some() {
-            true => self.asked.request_of(iteration.number),
+            true => self.inputs.request_of(iteration.number),
             false => [None; 2],
         }
     }
@@ -73,7 +73,7 @@ impl Context {
     /// Returns the fields that are noted for an answer without any of its own: those of the body it was imported from.
     #[cfg(feature = "otlp")]
     pub(crate) fn imported_fields(&self, number: u64, message: &Message) -> Option<&Value> {
-        let (_, fields) = self.asked.fields.of(number)?;
+        let (_, fields) = self.inputs.fields.of(number)?;
         message.reply.is_none().then_some(fields)
     }
 }

@@ -65,16 +65,11 @@ impl Context {
     }
 
     fn has(&self, pin: &Pin) -> bool {
+        let find = |number: &u64| self.log.get_numbered(*number);
         match pin {
-            Pin::Iteration(number) => self.log.get_numbered(*number).is_some(),
-            Pin::Message(number, position) => {
-                let iteration = self.log.get_numbered(*number);
-                iteration.is_some_and(|one| *position < one.count_messages())
-            }
-            Pin::Result(number, slot) => {
-                let iteration = self.log.get_numbered(*number);
-                iteration.is_some_and(|one| *slot < one.count_calls())
-            }
+            Pin::Iteration(number) => find(number).is_some(),
+            Pin::Message(number, at) => find(number).is_some_and(|one| *at < one.count_messages()),
+            Pin::Result(number, slot) => find(number).is_some_and(|one| *slot < one.count_calls()),
             Pin::Fact(words) => !words.trim().is_empty(),
         }
     }

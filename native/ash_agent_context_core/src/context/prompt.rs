@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
-use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::value::json;
 use crate::value::word::words;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
-use crate::view::Stretch;
 
 words! {
     /// The part of the conversation that a prompt has.
@@ -36,7 +34,7 @@ pub enum Unready {
 }
 
 impl Context {
-    /// Returns the view as plain text: blocks `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by blank
+    /// Returns the view as plain text: sections `[System]`, `[User]`, `[Assistant]` and `[Tool NAME]`, separated by blank
     /// lines.
     ///
     /// # Complexity
@@ -93,30 +91,9 @@ impl Context {
                 .is_none_or(|(first, _)| first == *number)
         });
         starts.flat_map(|number| {
-            self.stretches(number, number)
-                .flat_map(Stretch::newest_first)
+            let stretches = self.stretches(number, number);
+            stretches.flat_map(|stretch| stretch.messages().rev())
         })
-    }
-}
-
-impl<'a> Stretch<'a> {
-    fn newest_first(self) -> impl Iterator<Item = Shown<'a>> {
-        let (iteration, rendering, summary) = match self {
-            Self::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
-            Self::Cover(_, _, summary, rendering) => (None, rendering, summary),
-        };
-        let mut slots = iteration.map_or(0, Iteration::count_calls);
-        let entries = iteration.into_iter().flat_map(|one| one.entries().rev());
-        let shown = entries.flat_map(move |entry| {
-            slots = slots.saturating_sub(entry.message.calls.len());
-            let rendering = rendering.behind(slots);
-            let mut messages: Vec<_> = entry.messages().collect();
-            messages.reverse(); // two at most
-            let messages = messages.into_iter();
-            messages.map(move |message| Shown { message, rendering })
-        });
-        let summary = summary.map(|summary| Shown::added(summary, rendering));
-        summary.into_iter().chain(shown)
     }
 }
 
@@ -128,13 +105,11 @@ fn write(message: MessageRef<'_>, prompt: &mut String) {
     match message {
         MessageRef::Added(message) => add_to_prompt(message, prompt),
         MessageRef::Results(calls, exchange) => {
-            for (call, outcome) in calls.iter().zip(exchange.slots()) {
-                if let Some(outcome) = outcome {
-                    let text = output_text(outcome, None);
-                    let sign = if outcome.is_error() { "Error: " } else { "" };
-                    let title = format!("Tool {}", call.name.as_str());
-                    block(&title, sign, &text, prompt);
-                }
+            for (call, outcome) in exchange.answered_calls(calls) {
+                let text = output_text(outcome, None);
+                let sign = if outcome.is_error() { "Error: " } else { "" };
+                let title = format!("Tool {}", call.name.as_str());
+                section(&title, sign, &text, prompt);
             }
         }
     }
@@ -153,10 +128,10 @@ fn add_to_prompt(message: &Message, prompt: &mut String) {
         Role::User => "User",
         Role::Assistant => "Assistant",
     };
-    block(title, "", &text, prompt);
+    section(title, "", &text, prompt);
 }
 
-fn block(title: &str, sign: &str, text: &str, prompt: &mut String) {
+fn section(title: &str, sign: &str, text: &str, prompt: &mut String) {
     if text.trim().is_empty() {
         return;
     }

@@ -1,7 +1,7 @@
 //! The last request that a rewind cut off, which the provider still has in its cache.
 
-use crate::context::looks;
 use crate::context::sent::SentNote;
+use crate::context::view_digest;
 use crate::context::Context;
 use crate::log::provider::Provider;
 use crate::prices::usage::Usage;
@@ -57,28 +57,27 @@ impl<'a> Rewound<'a> {
         let provider = self.provider.map_or(UNKNOWN, |provider| provider.name());
         let ended_at = self.ended_at.map(|at| at.timestamp_micros().to_string());
         let ended_at = ended_at.as_deref().unwrap_or(UNKNOWN);
-        let Usage {
-            input,
-            cached,
-            written,
-            ..
-        } = self.usage;
-        let looks = self.looks;
-        let head = format!("{provider} {input} {cached} {written} {ended_at} {looks}");
-        let pieces = self.pieces.iter().take(PIECES).copied();
-        let words: Vec<&str> = [&*head].into_iter().chain(pieces).collect();
-        Value::text(&words.join(" "))
+        let (usage, looks) = (self.usage, self.looks);
+        let mut note = format!(
+            "{provider} {} {} {} {ended_at} {looks}",
+            usage.input, usage.cached, usage.written
+        );
+        for piece in self.pieces.iter().take(PIECES) {
+            note.push(' ');
+            note.push_str(piece);
+        }
+        Value::text(&note)
     }
 }
 
 impl Context {
     /// Returns the last request, if it was cut off, no other one was sent since, and the view is still the same.
     pub(crate) fn rewound(&self) -> Option<Rewound<'_>> {
-        let (number, note) = self.asked.rewound.of(u64::MAX)?;
+        let (number, note) = self.inputs.rewound.of(u64::MAX)?;
         let last = self.last_answer().map(|(last, _)| last.number);
         let rewound = Rewound::read(number, note)?;
         let is_last = last.is_none_or(|last| last <= number);
-        (is_last && rewound.looks == looks::digest(self.view())).then_some(rewound)
+        (is_last && rewound.looks == view_digest::digest(self.view())).then_some(rewound)
     }
 
     /// Keeps the last request if it was cut off: `next` is this conversation after the rewind.
@@ -86,7 +85,7 @@ impl Context {
         if let Some(note) = self.note_rewound(next) {
             let number = next.current_iteration();
             // Two rewinds, to different iterations, may cut off the same request.
-            next.asked_mut().rewound.put(number, note);
+            next.inputs_mut().rewound.put(number, note);
             next.weigh_view();
         }
     }
@@ -99,7 +98,7 @@ impl Context {
         // A rewind makes covers that go on after it shorter, or removes them.
         let is_shown_again = |view: &View| view.covers().any(|(_, cover)| cover.last >= turn);
         if let Some(mut rewound) = self.rewound() {
-            let looks = looks::digest(next.view());
+            let looks = view_digest::digest(next.view());
             let between = self.asked_pieces(to, rewound.number);
             rewound.pieces = between.chain(rewound.pieces).collect();
             rewound.looks = &looks;
@@ -109,9 +108,9 @@ impl Context {
         let (last, entry) = self.last_answer().filter(|(last, _)| last.number > to)?;
         let reply = entry.message.reply.as_deref()?;
         reply.requested_at?;
-        let (_, view) = self.asked.of(last.number)?;
+        let (_, view) = self.inputs.of(last.number)?;
         let is_hidden = view.is_some_and(|view| is_shown_again(view));
-        let [fields, tools, systems, _sent, masks, _rewound] = self.asked.notes();
+        let [fields, tools, systems, _sent, masks, _rewound] = self.inputs.notes();
         let beside = [fields, tools, systems, masks];
         if is_hidden || beside.iter().any(|noted| noted.goes_on(to)) {
             return None;
@@ -123,8 +122,8 @@ impl Context {
             number: to,
             provider: reply.provider,
             usage: entry.usage.as_deref()?.last,
-            ended_at: reply.received_at.or(reply.requested_at),
-            looks: &looks::digest(shown.view()),
+            ended_at: reply.ended_at(),
+            looks: &view_digest::digest(shown.view()),
             pieces: self.asked_pieces(to, last.number).collect(),
         };
         Some(rewound.write())
@@ -133,7 +132,7 @@ impl Context {
     /// Returns the digests that are noted of the requests after an iteration up to another one.
     fn asked_pieces(&self, after: u64, to: u64) -> impl Iterator<Item = &str> {
         let numbers = (after.saturating_add(1)..=to).take(PIECES);
-        let notes = numbers.filter_map(|number| self.asked.sent.at(number));
+        let notes = numbers.filter_map(|number| self.inputs.sent.at(number));
         let notes = notes.filter_map(SentNote::read);
         notes.flat_map(|note| note.pieces).take(PIECES)
     }

@@ -1,5 +1,7 @@
 //! The note of a request that was sent: digests and a version, in words with a space between them.
 
+use std::str::Split;
+
 use crate::value::Value;
 
 pub(crate) struct SentNote<'a> {
@@ -10,7 +12,7 @@ pub(crate) struct SentNote<'a> {
     /// The digest of its view.
     pub view: Option<&'a str>,
     /// Digests of the messages and results that the request before did not have.
-    pub pieces: Vec<&'a str>,
+    pub pieces: Split<'a, char>,
 }
 
 impl<'a> SentNote<'a> {
@@ -20,14 +22,7 @@ impl<'a> SentNote<'a> {
             whole: words.next()?,
             version: words.next(),
             view: words.next(),
-            pieces: words.collect(),
+            pieces: words,
         })
-    }
-
-    pub fn write(&self) -> Value {
-        let head = [Some(self.whole), self.version, self.view];
-        let words = head.into_iter().flatten();
-        let words: Vec<&str> = words.chain(self.pieces.iter().copied()).collect();
-        Value::text(&words.join(" "))
     }
 }

@@ -3,7 +3,6 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
@@ -11,7 +10,7 @@ use crate::value::time::Time;
 use crate::value::Size;
 use crate::view::cover::Cover;
 use crate::view::rendering::{Rendering, Shown};
-use crate::view::{with_blocks, Cleared, Stretch, View, CLEARED};
+use crate::view::{with_prompt_texts, Cleared, Stretch, View, CLEARED};
 
 /// Walks over the covers of a view and the iterations between them.
 pub(crate) struct Steps<'a, I: Iterator<Item = (u64, &'a Cover)>> {
@@ -125,22 +124,17 @@ impl Context {
 
     /// Returns the messages of a range of the view, without the system prompt.
     pub fn messages_between(&self, first: u64, last: u64) -> impl Iterator<Item = Shown<'_>> {
-        self.stretches(first, last).flat_map(messages_of)
+        self.stretches(first, last).flat_map(Stretch::messages)
     }
 
     /// Returns the number of messages in the view.
     #[must_use]
     pub fn count_messages(&self) -> usize {
-        match self.view() {
-            None => self.log.count_messages(),
-            Some(view) => {
-                let log = self.log.count_messages() - usize::from(self.system().is_some());
-                log - view.covered
-                    + view.summaries
-                    + view.notes
-                    + usize::from(self.shown_system().is_some())
-            }
-        }
+        let shown = self.count_all_messages() + usize::from(self.shown_system().is_some())
+            - usize::from(self.system().is_some());
+        self.view().map_or(shown, |view| {
+            shown - view.covered + view.summaries + view.notes
+        })
     }
 
     /// Returns true if the view differs from the log.
@@ -189,7 +183,7 @@ impl Context {
             view.recall = rules.recall;
             view.index = rules.index;
             view.user_bytes = rules.user_bytes;
-            view.blocks = rules.blocks.clone();
+            view.prompt_texts = rules.prompt_texts.clone();
             let facts = rules.pins().map(|pins| pins.up_to(0));
             view.pins = facts.filter(|pins| !pins.is_empty()).map(Arc::new);
         });
@@ -199,9 +193,9 @@ impl Context {
     /// Makes the system prompt of the view anew.
     pub(crate) fn show_system(&mut self) {
         let Some(view) = &mut self.view else { return };
-        let blocks = &view.blocks;
-        let system = (!blocks.is_empty()).then(|| {
-            let content = with_blocks(self.log.system.as_deref(), blocks);
+        let texts = &view.prompt_texts;
+        let system = (!texts.is_empty()).then(|| {
+            let content = with_prompt_texts(self.log.system.as_deref(), texts);
             Arc::new(Message::system(content))
         });
         let view = Arc::make_mut(view);
@@ -223,7 +217,7 @@ impl Context {
         });
         let hidden = Cover {
             last,
-            note: self.block(first, last, BlockDetail::All),
+            note: self.hidden_note(first, last),
             messages: messages.sum(),
             ..Cover::default()
         };
@@ -248,7 +242,7 @@ impl Context {
 
     fn cover_of(&self, first: u64, last: u64, summary: Option<Arc<Message>>) -> Cover {
         let iterations = self.log.between(first, last);
-        let note = || self.block(first, last, BlockDetail::All);
+        let note = || self.hidden_note(first, last);
         Cover {
             last,
             note: summary.is_none().then(note).flatten(),
@@ -280,24 +274,22 @@ impl Context {
 
     /// Hides iterations; those that a summary covers stay as they are.
     pub(crate) fn hide(&mut self, first: u64, last: u64) {
-        let mut gaps = Vec::new();
+        let summaries = self
+            .stretches(first, last)
+            .filter_map(|stretch| match stretch {
+                Stretch::Cover(start, end, Some(_), _) if self.summary(start).is_some() => {
+                    Some((start, end))
+                }
+                _ => None,
+            });
+        let behind = last.saturating_add(1);
+        let summaries: Vec<_> = summaries.chain([(behind, behind)]).collect();
         let mut next = first;
-        for stretch in self.stretches(first, last) {
-            if let Stretch::Cover(cover_first, cover_last, Some(_), _) = stretch {
-                if self.summary(cover_first).is_none() {
-                    continue;
-                }
-                if next < cover_first {
-                    gaps.push((next, cover_first - 1));
-                }
-                next = cover_last.saturating_add(1);
+        for (start, end) in summaries {
+            if next < start {
+                self.put_hidden(next, start - 1);
             }
-        }
-        if next <= last {
-            gaps.push((next, last));
-        }
-        for (first, last) in gaps {
-            self.put_hidden(first, last);
+            next = end.saturating_add(1);
         }
     }
 
@@ -352,7 +344,7 @@ impl Context {
             view.pins = pins.filter(|pins| !pins.is_empty()).map(Arc::new);
             if let Some(cleared) = view.cleared.as_mut().filter(|all| all.iteration >= behind) {
                 // The clearing was not meant for the current answer.
-                *cleared = Arc::new(cleared.moved_to((behind, 0)));
+                *cleared = Arc::new(Cleared::at((behind, 0), &cleared.placeholder));
             }
             view.retain_shortenings(behind - 1);
         });
@@ -433,32 +425,37 @@ impl Context {
     /// Puts a text after the system prompt of the view, in the place of the one with this name; `None` removes that.
     #[must_use]
     pub fn put_prompt_block(&self, name: &str, text: Option<&str>, at: Time) -> Self {
-        let mut blocks = self.view().map_or(Vec::new(), |view| view.blocks.to_vec());
-        let known = blocks.iter_mut().find(|(known, _)| &**known == name);
+        let mut texts = self
+            .view()
+            .map_or(Vec::new(), |view| view.prompt_texts.to_vec());
+        let known = texts.iter_mut().find(|(known, _)| &**known == name);
         match (known, text) {
-            (Some(block), Some(text)) => block.1 = text.into(),
-            (None, Some(text)) => blocks.push((name.into(), text.into())),
-            (_, None) => blocks.retain(|(known, _)| &**known != name),
+            (Some(known), Some(text)) => known.1 = text.into(),
+            (None, Some(text)) => texts.push((name.into(), text.into())),
+            (_, None) => texts.retain(|(known, _)| &**known != name),
         }
         self.changed(at, |next| {
-            next.change_view(|view| view.blocks = blocks.into());
+            next.change_view(|view| view.prompt_texts = texts.into());
             next.show_system();
             next.grown();
         })
     }
 }
 
-fn messages_of(stretch: Stretch<'_>) -> impl Iterator<Item = Shown<'_>> {
-    let (iteration, rendering, summary) = match stretch {
-        Stretch::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
-        Stretch::Cover(_, _, summary, rendering) => (None, rendering, summary),
-    };
-    let entries = iteration.into_iter().flat_map(Iteration::placed_entries);
-    let shown = entries.flat_map(move |(slots, entry)| {
-        let rendering = rendering.behind(slots);
-        let messages = entry.messages();
-        messages.map(move |message| Shown { message, rendering })
-    });
-    let summary = summary.map(|summary| Shown::added(summary, rendering));
-    summary.into_iter().chain(shown)
+impl<'a> Stretch<'a> {
+    /// Returns its messages.
+    pub(crate) fn messages(self) -> impl DoubleEndedIterator<Item = Shown<'a>> {
+        let (iteration, rendering, summary) = match self {
+            Self::Iteration(iteration, rendering) => (Some(iteration), rendering, None),
+            Self::Cover(_, _, summary, rendering) => (None, rendering, summary),
+        };
+        let entries = iteration.into_iter().flat_map(Iteration::entries);
+        let shown = entries.flat_map(move |entry| {
+            let rendering = rendering.behind(entry.slots);
+            let messages = entry.messages();
+            messages.map(move |message| Shown { message, rendering })
+        });
+        let summary = summary.map(|summary| Shown::added(summary, rendering));
+        summary.into_iter().chain(shown)
+    }
 }

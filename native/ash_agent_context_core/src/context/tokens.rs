@@ -25,13 +25,11 @@ impl Context {
         let add = |start: Tally| {
             let from = self.first_number().saturating_add(start.len as u64);
             let new = self.view_tokens(method, from, number.saturating_sub(1));
-            Tokens::of_sum(start.sum).plus(new).to_sum()
+            start.sum.plus(new)
         };
         let history = self.log.history.len();
         let done = self.tallies.count(method.index(), history, add);
-        Tokens::of_sum(done)
-            .plus(current)
-            .plus(system.unwrap_or_default())
+        done.plus(current).plus(system.unwrap_or_default())
     }
 
     /// Returns the tokens of a range of the view for each method that has a tally.
@@ -59,7 +57,7 @@ impl Context {
             let tally = self.tallies.get(method.index())?;
             Some(Tally {
                 len: tally.len,
-                sum: Tokens::of_sum(tally.sum).minus(before).plus(after).to_sum(),
+                sum: tally.sum.minus(before).plus(after),
             })
         });
         self.tallies = Tallies::of(changed);
@@ -87,6 +85,6 @@ impl Context {
                 false => iteration.measure_uncounted(method),
             })
             .chain(system)
-            .fold(Size::default(), |sum, size| sum.plus(size))
+            .sum()
     }
 }

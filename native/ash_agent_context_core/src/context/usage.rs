@@ -12,6 +12,17 @@ use crate::prices::usage::Usage;
 use crate::tokens::Method;
 use crate::value::time::Time;
 
+/// The prices of what requests cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Accounting<'a> {
+    /// Prices of models.
+    pub prices: Option<&'a Prices>,
+    /// The model that was asked, for answers that name none or one without a price.
+    pub model: Option<&'a str>,
+    /// The first iteration with a row.
+    pub since: u64,
+}
+
 impl Context {
     /// Keeps a provider's report with the last message of the model.
     ///
@@ -51,8 +62,7 @@ impl Context {
         let results = shown.and_then(|iteration| {
             let last = iteration.last()?;
             let exchange = last.exchange.as_deref()?;
-            let slots = iteration.count_calls() - exchange.count_calls();
-            let rendering = self.rendering(number).behind(slots);
+            let rendering = self.rendering(number).behind(last.slots);
             Some(exchange.tokens(Method::Estimate, &last.message.calls, rendering))
         });
         all.total()
@@ -91,13 +101,6 @@ impl Context {
             }
         }
         Ok(sum)
-    }
-
-    /// Returns the entry with the last report.
-    pub(crate) fn last_reported(&self) -> Option<&Entry> {
-        let number = self.log.current.reported?;
-        let mut entries = self.log.get_numbered(number)?.entries().rev();
-        entries.find(|entry| entry.usage.is_some())
     }
 }
 
@@ -141,5 +144,20 @@ impl Prices {
         let named = reply.and_then(|reply| reply.model.as_deref());
         let provider = reply.and_then(|reply| reply.provider).map(Provider::name);
         self.find(provider, [named, asked], at)
+    }
+}
+
+impl<'p> Accounting<'p> {
+    /// Returns the prices of the model that answered, or that was asked.
+    pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
+        let reply = entry.message.reply.as_deref();
+        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
+        self.prices?.find_for(reply, self.model, at)
+    }
+
+    /// Returns the prices of the model that is asked.
+    pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
+        let name = Some(provider.name());
+        self.prices?.find(name, [self.model, None], at)
     }
 }

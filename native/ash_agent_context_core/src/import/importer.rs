@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::context::Context;
+use crate::context::INTERRUPTED;
 use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
@@ -12,7 +13,6 @@ use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
 use crate::log::part::{first_of_items, Content, Part};
 use crate::log::provider::Provider;
-use crate::log::INTERRUPTED;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
@@ -500,7 +500,7 @@ fn note_model(context: &mut Context, model: &Value) {
     };
     let model = (Value::text("model"), model.clone());
     let is_last = number == context.current_iteration();
-    let fields = &mut context.asked_mut().fields;
+    let fields = &mut context.inputs_mut().fields;
     fields.note(1, Value::Map(Map::new(vec![model])));
     if !is_last {
         fields.note(number.saturating_add(1), Value::Map(Map::default()));

@@ -188,14 +188,9 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
-    /// Returns the arguments as a call of this kind has them.
+    /// Returns the call as one of this kind.
     pub(crate) fn of_kind(self, kind: CallKind) -> Self {
         Self { kind, ..self }
-    }
-
-    /// Returns an id that every provider takes that has no form of its own for ids.
-    pub(crate) fn safe_id(&self) -> &str {
-        self.aliases.safe.as_deref().unwrap_or(&self.id)
     }
 
     /// Reads the calls of one message. A call without an id gets one made of its place.
@@ -262,13 +257,12 @@ impl ToolCall {
         })
     }
 
-    /// Returns how many parts of its message's content the model made before it; 0 if that is not known.
+    /// Returns how many parts of its message's content the model made before it; more than any message has if that is not
+    /// known.
     pub(crate) fn parts_before(&self) -> usize {
         let metadata = self.provider_metadata.as_ref();
-        match metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)) {
-            Some(Value::Int(position)) => usize::try_from(*position).unwrap_or(usize::MAX),
-            _ => usize::MAX,
-        }
+        let position = metadata.and_then(|metadata| metadata.get_named(PARTS_BEFORE)?.as_count());
+        usize::try_from(position.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
     }
 
     /// Keeps how many parts of its message's content come before it.
@@ -293,7 +287,6 @@ impl ToolCall {
         let json = self.arguments.json.as_ref().map_or(0, |text| text.len());
         let bytes = self.id.len() + self.name.as_str().len() + json;
         let own = Size::new(6, bytes).plus(self.arguments.value.size());
-        let maps = maps.into_iter().flatten();
-        maps.fold(own, |sum, map| sum.plus(map.size()))
+        own.plus(maps.into_iter().flatten().map(Map::size).sum())
     }
 }

@@ -60,7 +60,7 @@ impl CallStatus {
 
 /// The steps of a call before its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Stage {
+pub(crate) enum Stage {
     /// Somebody has to decide about a run with these arguments, or with the call's own.
     Asked(Option<Value>),
     /// Somebody has decided.
@@ -85,33 +85,28 @@ pub(crate) struct Decisions {
 
 impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
-        match &**self.steps.get(&slot)? {
+        match self.stage(slot)? {
             Stage::Decided(decision) => Some(decision),
             Stage::Asked(_) => None,
         }
     }
 
     pub fn is_asked(&self, slot: usize) -> bool {
-        let step = self.steps.get(&slot);
-        step.is_some_and(|step| matches!(**step, Stage::Asked(_)))
+        matches!(self.stage(slot), Some(Stage::Asked(_)))
     }
 
     pub fn asked_arguments(&self, slot: usize) -> Option<&Value> {
-        match &**self.steps.get(&slot)? {
+        match self.stage(slot)? {
             Stage::Asked(arguments) => arguments.as_ref(),
             Stage::Decided(_) => None,
         }
     }
 
-    pub fn put(&mut self, slot: usize, decision: Decision) {
-        self.set(slot, Stage::Decided(decision));
+    fn stage(&self, slot: usize) -> Option<&Stage> {
+        self.steps.get(&slot).map(|step| &**step)
     }
 
-    pub fn ask(&mut self, slot: usize, arguments: Option<Value>) {
-        self.set(slot, Stage::Asked(arguments));
-    }
-
-    fn set(&mut self, slot: usize, step: Stage) {
+    pub fn set(&mut self, slot: usize, step: Stage) {
         if let Some(before) = self.steps.get(&slot) {
             self.size = self.size.minus(before.size());
         }
@@ -125,7 +120,7 @@ impl Decisions {
         let slots: Vec<usize> = self.steps.keys().copied().collect();
         for slot in slots.into_iter().filter(|slot| of(*slot)) {
             if let Some(arguments) = self.get(slot).map(|decision| decision.arguments.clone()) {
-                self.ask(slot, arguments);
+                self.set(slot, Stage::Asked(arguments));
             }
         }
     }

@@ -43,10 +43,7 @@ pub(crate) struct LastFallback(usize);
 
 impl LastFallback {
     pub fn of(content: &Content) -> Option<Self> {
-        match content {
-            Content::Parts(parts) => Part::last_fallback(parts).map(Self),
-            _ => None,
-        }
+        Part::last_fallback(content.parts()).map(Self)
     }
 
     /// Returns the text that the model reads as the result of a call before it.

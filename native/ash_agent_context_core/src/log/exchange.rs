@@ -8,12 +8,12 @@ use crate::log::entries::Entries;
 use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
-use crate::log::part::{Content, Part};
+use crate::log::part::Part;
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
-use crate::value::{Map, Size, Value};
+use crate::value::{Map, Size};
 
 /// A message of an iteration, with the results of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Entry {
     pub usage: Option<Arc<Reported>>,
     /// The message's position in the iteration; projected ones count.
     pub(crate) position: usize,
+    /// The number of slots before its own in the iteration.
+    pub(crate) slots: usize,
 }
 
 /// The slots of an assistant message's calls.
@@ -35,14 +37,15 @@ pub struct Exchange {
     slots: Entries<Option<Arc<Outcome>>>,
     /// The size of all outcomes.
     answers: Size,
-    decisions: Decisions,
-    pub(crate) filled: usize,
+    pub(crate) decisions: Decisions,
+    filled: usize,
     /// The application's own metadata on the results.
     pub metadata: Option<Map>,
     /// The elements it was imported from.
     pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
     pub(crate) counts: Memo<u64>,
+    /// The bytes of text that the longest result has.
     pub(crate) longest: usize,
 }
 
@@ -91,34 +94,11 @@ impl Exchange {
         self.decisions.get(slot)
     }
 
-    /// Returns true if somebody was asked about the call of a slot and has not decided.
-    #[must_use]
-    pub fn is_asked(&self, slot: usize) -> bool {
-        self.decisions.is_asked(slot)
-    }
-
-    pub(crate) fn decide(&mut self, slot: usize, decision: Decision) {
-        self.decisions.put(slot, decision);
-    }
-
-    /// Returns the arguments that the undecided call of a slot was asked about with, where its own are others.
-    pub(crate) fn asked_arguments(&self, slot: usize) -> Option<&Value> {
-        self.decisions.asked_arguments(slot)
-    }
-
-    pub(crate) fn ask(&mut self, slot: usize, arguments: Option<Value>) {
-        self.decisions.ask(slot, arguments);
-    }
-
     /// Asks again about the calls that were approved and have no result.
     pub(crate) fn ask_again(&mut self) {
         let slots = &self.slots;
         let is_open = |slot| slots.get(slot).is_some_and(Option::is_none);
         self.decisions.ask_again(is_open);
-    }
-
-    pub(crate) fn copy_decisions(&mut self, other: &Self) {
-        self.decisions.clone_from(&other.decisions);
     }
 
     /// Returns the slots as [`Exchange::slots`] does, to be shared.
@@ -130,11 +110,6 @@ impl Exchange {
     #[must_use]
     pub fn count_calls(&self) -> usize {
         self.slots.len()
-    }
-
-    /// Returns the bytes of text that the longest result has.
-    pub(crate) const fn longest_result(&self) -> usize {
-        self.longest
     }
 
     /// Returns the number of calls that have no result.
@@ -149,11 +124,8 @@ impl Exchange {
         self.filled
     }
 
-    pub(crate) fn fill(&mut self, slot: usize, outcome: Outcome) {
-        self.fill_shared(slot, Arc::new(outcome));
-    }
-
-    pub(crate) fn fill_shared(&mut self, slot: usize, outcome: Arc<Outcome>) {
+    pub(crate) fn fill(&mut self, slot: usize, outcome: impl Into<Arc<Outcome>>) {
+        let outcome = outcome.into();
         let Some(before) = self.slots.get(slot) else {
             return;
         };
@@ -169,23 +141,17 @@ impl Exchange {
 
     pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
         let Some(metadata) = metadata else { return };
-        let merged = match self.metadata.take() {
-            None => metadata,
-            Some(old) => {
-                let mut entries = old.into_entries();
-                entries.extend(metadata.into_entries());
-                Map::new(entries)
-            }
-        };
-        self.metadata = Some(merged);
+        let mut entries = self.metadata.take().unwrap_or_default().into_entries();
+        entries.extend(metadata.into_entries());
+        self.metadata = Some(Map::new(entries));
     }
 
     pub(crate) fn size(&self) -> Size {
         let original = self.original.as_ref().map(Original::size);
         let metadata = self.metadata.as_ref().map(Map::size);
-        let own = [original, metadata].into_iter().flatten();
-        let own = own.fold(Size::new(4, 0), Size::plus);
-        own.plus(self.decisions.size()).plus(self.answers)
+        let own: Size = [original, metadata].into_iter().flatten().sum();
+        let decided = self.decisions.size().plus(Size::new(4, 0));
+        own.plus(decided).plus(self.answers)
     }
 }
 
@@ -200,7 +166,7 @@ pub enum MessageRef<'a> {
 
 impl Entry {
     /// Returns the message and, once a slot is filled, the results after it.
-    pub fn messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = MessageRef<'_>> {
         let results = self.exchange.as_deref();
         let results = results.filter(|exchange| exchange.filled > 0);
         let results = results.map(|results| MessageRef::Results(&self.message.calls, results));
@@ -216,15 +182,12 @@ impl Entry {
     pub(crate) fn count(&self) -> usize {
         self.messages().count()
     }
-    /// Returns how many tokens the last report gives the conversation with its message, as the provider counted them.
-    /// Reasoning that is not in the message is not sent again.
+    /// Returns how many tokens the conversation has with its message, by the last report of a provider, and how many it had by
+    /// [`Method::Estimate`](crate::tokens::Method::Estimate) then. Reasoning that is not in the message is not sent again.
     pub(crate) fn reported_length(&self) -> Option<(u64, u64)> {
         let reported = self.usage.as_deref()?;
         let is_kept = |part: &Part| part.kind.is_thinking() || part.kind.block().is_some();
-        let kept = match &self.message.content {
-            Content::Parts(parts) => parts.iter().any(is_kept),
-            _ => false,
-        };
+        let kept = self.message.content.parts().iter().any(is_kept);
         let Usage {
             input,
             output,

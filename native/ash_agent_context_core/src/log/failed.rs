@@ -77,15 +77,8 @@ impl FailedRequest {
             take(map, key, "text", |text| Some(cut(text.as_name()?, most)))
         };
         let number = |key| {
-            take(
-                map,
-                key,
-                "a number that is not negative",
-                |number| match number {
-                    Value::Int(number) => u64::try_from(*number).ok(),
-                    _ => None,
-                },
-            )
+            let expected = "a number that is not negative";
+            take(map, key, expected, Value::as_count)
         };
         let mut texts = [const { None }; TEXTS.len()];
         for (text_of, key) in texts.iter_mut().zip(TEXTS) {
@@ -209,8 +202,7 @@ impl FailedRequest {
 
     fn size(&self) -> Size {
         let bytes = self.texts.iter().flatten().map(|text| text.len()).sum();
-        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
-        Size::new(12, bytes).plus(extra)
+        Size::new(12, bytes).plus(self.extra.iter().map(Map::size).sum())
     }
 }
 
@@ -243,8 +235,7 @@ impl Failures {
     }
 
     pub fn size(&self) -> Size {
-        self.iter()
-            .fold(Size::default(), |sum, failure| sum.plus(failure.size()))
+        self.iter().map(FailedRequest::size).sum()
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::value::fields::Fields;
 use crate::value::{Map, Value};
 
-const DETAIL: &str = "detail";
-const CITATIONS: &str = "citations";
-const CACHE: &str = "cache";
+pub(crate) const DETAIL: &str = "detail";
+pub(crate) const CITATIONS: &str = "citations";
+pub(crate) const CACHE: &str = "cache";
 
 /// How closely a model may look.
-const DETAILS: [&str; 4] = ["auto", "low", "high", "original"];
+pub(crate) const DETAILS: [&str; 4] = ["auto", "low", "high", "original"];
 
 /// The hints that a part of some kind can have.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +70,7 @@ impl Ttl {
     ];
 
     /// Reads `true`, `[ttl: "1h"]` or a map with it; `None` for `false`.
-    fn of(value: &Value) -> Result<Option<Self>, ()> {
+    pub fn of(value: &Value) -> Result<Option<Self>, ()> {
         let ttl = match value {
             Value::Bool(true) => return Ok(Some(Self::Default)),
             Value::Bool(false) => return Ok(None),
@@ -88,20 +88,4 @@ impl Ttl {
         let known = Self::ALL.into_iter().find(|(name, _)| *name == ttl);
         known.map(|(_, ttl)| Some(ttl)).ok_or(())
     }
-}
-
-pub(crate) fn detail(hints: Option<&Map>) -> Option<&str> {
-    hints?.get_named(DETAIL)?.as_name()
-}
-
-pub(crate) fn citations(hints: Option<&Map>) -> Option<bool> {
-    match hints?.get_named(CITATIONS)? {
-        Value::Bool(citations) => Some(*citations),
-        _ => None,
-    }
-}
-
-/// Returns the cache breakpoint that is asked for.
-pub(crate) fn mark(hints: Option<&Map>) -> Option<Ttl> {
-    Ttl::of(hints?.get_named(CACHE)?).ok().flatten()
 }

@@ -42,10 +42,6 @@ impl History {
         self.list.get(index).filter(|_| index < self.len)
     }
 
-    pub fn first(&self) -> Option<&Iteration> {
-        self.get(0)
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = &Iteration> {
         let iterations = self.list.iter().take(self.len);
         iterations.inspect(|_| steps::count(1))

@@ -13,7 +13,7 @@ use crate::log::alias::{Aliases, Short};
 use crate::log::call::ToolCall;
 use crate::log::kind::CallKind;
 use crate::log::message::Message;
-use crate::log::part::{item_id, Content, Part};
+use crate::log::part::{item_id, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
@@ -241,15 +241,13 @@ impl Ids {
     /// where it stands.
     pub fn join_again(&mut self, message: &Message, iteration: u64, entry: usize) {
         self.join_container(message);
-        if let Content::Parts(parts) = &message.content {
-            for (part, number) in parts.iter().zip(0..) {
-                let place = PartPlace {
-                    iteration,
-                    entry,
-                    part: number,
-                };
-                self.join_part(part, place);
-            }
+        for (part, number) in message.content.parts().iter().zip(0..) {
+            let place = PartPlace {
+                iteration,
+                entry,
+                part: number,
+            };
+            self.join_part(part, place);
         }
         for call in &message.calls {
             self.join_program(call, iteration);

@@ -59,7 +59,8 @@ pub struct Iteration {
     usage: Usage,
     pending: usize,
     calls: usize,
-    longest: usize,
+    /// The bytes of text that the longest result has, at least.
+    pub(crate) longest: usize,
     size: Size,
 }
 
@@ -81,8 +82,7 @@ impl Iteration {
     }
 
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        let size = extra.as_ref().map_or(Size::default(), Map::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
     }
@@ -90,15 +90,6 @@ impl Iteration {
     /// Returns the messages with their exchanges.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
         self.entries.iter()
-    }
-
-    /// Returns the messages with their exchanges, each with the number of slots before it.
-    pub(crate) fn placed_entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
-        self.entries().scan(0, |slots, entry| {
-            let before = *slots;
-            *slots += entry.message.calls.len();
-            Some((before, entry))
-        })
     }
 
     /// Returns the message at a 0-based position, with its exchange.
@@ -190,18 +181,8 @@ impl Iteration {
         self.calls
     }
 
-    /// Returns the bytes of text that the longest result has, at least.
-    pub(crate) const fn longest_result(&self) -> usize {
-        self.longest
-    }
-
     pub(crate) fn pieces(&self) -> &Arc<Pieces> {
         self.pieces.get_or_init(Arc::default)
-    }
-
-    pub(crate) fn push(&mut self, message: Message) {
-        let exchange = Exchange::new(message.calls.len());
-        self.push_answered(message, exchange);
     }
 
     /// Adds a message with the results of its calls.
@@ -211,12 +192,14 @@ impl Iteration {
             message: Arc::new(message),
             usage: None,
             position: 0,
+            slots: 0,
             exchange: has_calls.then(|| Arc::new(exchange)),
         });
     }
 
     /// Adds a message with its exchange and report, perhaps of another iteration.
     pub(crate) fn push_entry(&mut self, mut entry: Entry) {
+        entry.slots = self.calls;
         let message = &entry.message;
         self.size = self.size.plus(message.size());
         self.calls += message.calls.len();
@@ -284,10 +267,7 @@ impl Iteration {
             let message = entry.message.clone();
             let message = Original::of(message.original.as_ref(), provider);
             let reaches_message = matches!(held, None | Some(Some("")));
-            let ends = match (reaches_message, message) {
-                (false, _) | (_, None) => true,
-                (true, Some(json)) => !json.is_empty(),
-            };
+            let ends = !reaches_message || message != Some("");
             if reaches_message && message.is_some() {
                 entry.message = Arc::new(entry.message.without_wire());
             }

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use crate::log::call::{Places, ToolCall};
 use crate::log::memo::Memo;
 use crate::log::original::Original;
-use crate::log::part::{Content, Part, Place};
+use crate::log::part::{sum_parts, Content, Part, Place};
 use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
-use crate::log::tally::Sum;
+use crate::log::tally::Tokens;
 use crate::value::json;
 use crate::value::letters;
 use crate::value::time::Time;
@@ -59,7 +59,7 @@ pub struct Message {
     size: Size,
     places: Places,
     pub(crate) pieces: Pieces,
-    pub(crate) counts: Memo<Sum>,
+    pub(crate) counts: Memo<Tokens>,
 }
 
 impl Message {
@@ -69,10 +69,9 @@ impl Message {
         calls: Box<[ToolCall]>,
         metadata: Option<Map>,
     ) -> Self {
-        let size = calls
-            .iter()
-            .fold(content.size(), |sum, call| sum.plus(call.size()))
-            .plus(metadata.as_ref().map_or(Size::new(3, 0), Map::size));
+        let size = metadata.as_ref().map_or(Size::new(3, 0), Map::size);
+        let size = size.plus(content.size());
+        let size = size.plus(calls.iter().map(ToolCall::size).sum());
         Self {
             role,
             content,
@@ -94,8 +93,7 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_original(mut self, original: Option<Original>) -> Self {
-        let size = original.as_ref().map_or(Size::default(), Original::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(original.iter().map(Original::size).sum());
         self.original = original;
         self
     }
@@ -109,8 +107,7 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_reply(mut self, reply: Option<Reply>) -> Self {
-        let size = reply.as_ref().map_or(Size::default(), Reply::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(reply.iter().map(Reply::size).sum());
         self.reply = reply.map(Box::new);
         self
     }
@@ -136,8 +133,7 @@ impl Message {
 
     #[inline]
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        let size = extra.as_ref().map_or(Size::default(), Map::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
     }
@@ -194,7 +190,7 @@ words! {
 const ERROR_TYPE: usize = 200;
 
 /// The result of a tool call.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How the call ended.
     pub status: Status,
@@ -235,9 +231,7 @@ impl Outcome {
     pub(crate) fn new(status: Status, output: Output) -> Self {
         let size = match &output {
             Output::Value(value) => value.size(),
-            Output::Parts(parts) => parts
-                .iter()
-                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+            Output::Parts(parts) => sum_parts(parts),
         };
         Self {
             status,
@@ -251,8 +245,7 @@ impl Outcome {
     }
 
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
-        let size = extra.as_ref().map_or(Size::default(), Map::size);
-        self.size = self.size.plus(size);
+        self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
     }
@@ -332,15 +325,3 @@ fn is_said(bytes: &[u8]) -> bool {
     let is_blank = |byte: &u8| char::from(*byte).is_whitespace();
     bytes.is_ascii() && !bytes.iter().all(is_blank)
 }
-
-impl PartialEq for Outcome {
-    fn eq(&self, other: &Self) -> bool {
-        self.status == other.status
-            && self.output == other.output
-            && self.ran == other.ran
-            && self.error_type == other.error_type
-            && self.extra == other.extra
-    }
-}
-
-impl Eq for Outcome {}

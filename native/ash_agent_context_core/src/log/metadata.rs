@@ -7,14 +7,8 @@ use crate::value::{Map, Size, Value};
 /// A map that shares what did not change with the maps it came from.
 #[derive(Debug, Clone)]
 pub struct Metadata {
-    entries: RedBlackTreeMapSync<Value, KeptMetadata>,
-    size: Size,
-}
-
-/// A value with its size, which is counted once.
-#[derive(Debug, Clone)]
-struct KeptMetadata {
-    value: Value,
+    /// Each value with its size, which is counted once.
+    entries: RedBlackTreeMapSync<Value, (Value, Size)>,
     size: Size,
 }
 
@@ -32,14 +26,14 @@ impl Metadata {
 
     fn put_mut(&mut self, key: Value, value: Value) {
         let size = key.size().plus(value.size());
-        let old = self.entries.get(&key).map(|old| old.size);
+        let old = self.entries.get(&key).map(|(_, size)| *size);
         self.size = self.size.plus(size).minus(old.unwrap_or_default());
-        self.entries.insert_mut(key, KeptMetadata { value, size });
+        self.entries.insert_mut(key, (value, size));
     }
 
     /// Returns the entries in the order of their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Value, &Value)> {
-        self.entries.iter().map(|(key, note)| (key, &note.value))
+        self.entries.iter().map(|(key, (value, _))| (key, value))
     }
 
     /// Returns how much there is to walk and to copy.

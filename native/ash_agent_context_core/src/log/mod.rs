@@ -2,7 +2,6 @@
 
 pub mod address;
 pub mod alias;
-pub mod approval;
 pub mod call;
 pub mod decision;
 pub(crate) mod declined;
@@ -10,6 +9,7 @@ pub mod document;
 pub mod entries;
 pub mod exchange;
 pub mod failed;
+mod generation;
 pub mod hints;
 pub mod history;
 pub mod ids;
@@ -30,30 +30,26 @@ pub mod provider;
 pub mod reply;
 pub mod results;
 mod rewind;
-mod segment;
 pub mod served;
 pub mod tally;
 
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
-use crate::log::failed::FailedRequest;
+use crate::log::generation::{Generation, LIGHT};
 use crate::log::history::History;
 use crate::log::ids::Ids;
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::message::Message;
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
-use crate::log::part::{item_id, Content, Part, Place};
-use crate::log::results::read_results;
-use crate::log::segment::{LogSegment, SEGMENT};
+use crate::log::part::{item_id, Content, Part};
 use crate::log::served::{PartPlace, SplitPairs};
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
 use crate::value::time::Time;
-use crate::value::{Map, Size, Value};
+use crate::value::{Map, Size};
 
 /// Bytes that cost as much to free as one term.
 const BYTES_PER_TERM: usize = 256;
@@ -73,20 +69,17 @@ pub struct Log {
     pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) extra: Option<Arc<Map>>,
     pub(crate) usage: Usage,
-    ids: Ids,
+    pub(crate) ids: Ids,
     messages: usize,
     size: Size,
     /// The size of the metadata added to earlier iterations since their checkpoints.
     noted: Size,
     /// The size of what a context keeps beside the log, such as its view.
-    beside: Size,
+    pub(crate) beside: Size,
     /// Terms that a rewind may have left in memory.
     unseen: usize,
-    segment: LogSegment,
+    generation: Generation,
 }
-
-/// The reason in the result of an interrupted call, where no one gave another one.
-pub(crate) const INTERRUPTED: &str = "interrupted";
 
 /// The time of an operation, and the metadata for its message.
 #[derive(Debug)]
@@ -106,12 +99,6 @@ impl Stamp {
 }
 
 impl Log {
-    /// Returns a conversation with an empty iteration 1.
-    #[must_use]
-    pub fn empty(id: &str, at: Time) -> Self {
-        Self::start_with(id, at, Iteration::new(1, at))
-    }
-
     /// Returns a conversation that begins with this empty iteration.
     pub(crate) fn start_with(id: &str, at: Time, first: Iteration) -> Self {
         let size = first.size();
@@ -132,167 +119,8 @@ impl Log {
             noted: Size::default(),
             beside: Size::default(),
             unseen: 0,
-            segment: LogSegment::default(),
+            generation: Generation::default(),
         }
-    }
-
-    /// Returns a conversation that begins with a user message; iteration 1 holds it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPart`] of the input or the system prompt.
-    pub fn new(id: &str, input: Value, system_prompt: Value, stamp: Stamp) -> Result<Self, Error> {
-        let mut context = Self::empty(id, stamp.at);
-        context.set_system(Content::from_value(system_prompt, Place::System)?);
-        if let Some(metadata) = stamp.metadata {
-            context.metadata = metadata.into();
-        }
-        let content = Content::from_input(input)?;
-        content.check_addresses()?;
-        context.append(Message::new(Role::User, content, Box::default(), None));
-        Ok(context)
-    }
-
-    /// Adds a user message: to the next iteration, or to the current one when no model has spoken in it
-    /// and it is not closed.
-    ///
-    /// # Errors
-    /// [`Error::PendingToolCalls`], [`Error::InvalidPart`].
-    pub fn add_user_message(
-        &self,
-        input: Value,
-        stamp: Stamp,
-        is_closed: bool,
-    ) -> Result<Self, Error> {
-        let content = Content::from_input(input)?;
-        content.check_addresses()?;
-        self.check_nothing_pending()?;
-        let mut next = self.clone();
-        if self.current.has_assistant() || is_closed {
-            next.complete(stamp.at);
-        }
-        let message = Message::new(Role::User, content, Box::default(), stamp.metadata);
-        next.append(message);
-        next.updated_at = stamp.at;
-        Ok(next)
-    }
-
-    /// Adds a message of the model and its tool calls to the current iteration.
-    ///
-    /// # Errors
-    /// [`Error::PendingToolCalls`], [`Error::InvalidPart`], [`Error::InvalidToolCall`],
-    /// [`Error::DuplicateToolCall`].
-    #[inline]
-    pub fn add_assistant_message(
-        &self,
-        content: Value,
-        calls: Value,
-        stamp: Stamp,
-        is_closed: bool,
-    ) -> Result<Self, Error> {
-        self.check_nothing_pending()?;
-        let content = Content::from_value(content, Place::Assistant)?;
-        content.check_addresses()?;
-        let mut next = self.clone();
-        if is_closed {
-            next.complete(stamp.at);
-        }
-        let position = next.current.count_messages() + next.lead(&next.current).count();
-        let place = MessagePlace {
-            iteration: next.current.number,
-            position,
-        };
-        let calls = ToolCall::read_all(calls, place)?;
-        let message = Message::new(Role::Assistant, content, calls, stamp.metadata);
-        next.append(message);
-        next.updated_at = stamp.at;
-        Ok(next)
-    }
-
-    /// Fills slots of pending calls; when no call is pending any more, completes the iteration and
-    /// opens the next.
-    ///
-    /// # Errors
-    /// [`Error::InvalidToolResult`], [`Error::InvalidPart`], [`Error::NoToolResults`],
-    /// [`Error::NoPendingToolCalls`], [`Error::UnknownToolCall`],
-    /// [`Error::ToolCallAlreadyAnswered`], [`Error::DuplicateToolResult`].
-    pub fn add_tool_results(&self, results: Value, stamp: Stamp) -> Result<Self, Error> {
-        let results = read_results(results)?;
-        if results.is_empty() {
-            return Err(Error::NoToolResults {
-                pending: self.current.pending_ids(),
-            });
-        }
-        self.fill(results, stamp)
-    }
-
-    fn fill(&self, results: Vec<(Box<str>, Outcome)>, stamp: Stamp) -> Result<Self, Error> {
-        let mut current = Iteration::clone(&self.current);
-        current.fill(results, stamp.metadata)?;
-        let mut next = self.clone();
-        next.change_current(|changed| *changed = current);
-        if next.current.count_pending() == 0 {
-            next.complete(stamp.at);
-        }
-        next.updated_at = stamp.at;
-        Ok(next)
-    }
-
-    /// Answers every pending call with an error of this reason; nothing when none is pending.
-    pub fn end_pending(&self, status: Status, reason: &Value, stamp: Stamp) -> Self {
-        let ended = |call: &ToolCall| {
-            let output = Output::Value(reason.clone());
-            (call.id.clone(), Outcome::new(status, output))
-        };
-        let results: Vec<_> = self.current.pending().map(ended).collect();
-        // A fallback that never happens: every id comes from a pending slot.
-        self.fill(results, stamp).unwrap_or_else(|_| self.clone())
-    }
-
-    /// Returns the conversation with one more entry of metadata, or with another value for it.
-    #[must_use]
-    pub fn put_metadata(&self, key: Value, value: Value, at: Time) -> Self {
-        let mut next = self.clone();
-        next.metadata = self.metadata.put(key, value);
-        next.updated_at = at;
-        next.grown();
-        next
-    }
-
-    /// Returns the conversation with one more entry of metadata on an iteration.
-    ///
-    /// # Errors
-    /// [`Error::UnknownIteration`]
-    pub fn put_iteration_metadata(
-        &self,
-        number: i64,
-        key: Value,
-        value: Value,
-        at: Time,
-    ) -> Result<Self, Error> {
-        let known = self.iteration(number).map(|iteration| iteration.number);
-        let number = known.ok_or_else(|| self.unknown_iteration(number))?;
-        let mut next = self.clone();
-        next.change_iteration(number, |iteration| {
-            iteration.metadata = iteration.metadata.put(key, value);
-        });
-        next.updated_at = at;
-        next.grown();
-        Ok(next)
-    }
-
-    /// Keeps a failed request with the iteration that its answer would have been in.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`]
-    pub fn add_failure(&self, failure: &Value, at: Time) -> Result<Self, Error> {
-        let failure = FailedRequest::read(failure, Some(at))?;
-        let mut next = self.clone();
-        next.change_iteration(self.current.number, |iteration| {
-            iteration.failures.add(failure);
-        });
-        next.updated_at = at;
-        next.grown();
-        Ok(next)
     }
 
     /// Changes metadata or failures of an iteration; of the counts, only its size changes.
@@ -325,18 +153,6 @@ impl Log {
         }
     }
 
-    /// Replaces the system prompt; `nil` removes it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPart`].
-    pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
-        let mut next = self.clone();
-        next.set_system(Content::from_value(prompt, Place::System)?);
-        next.updated_at = at;
-        next.grown();
-        Ok(next)
-    }
-
     /// Returns the system prompt.
     #[must_use]
     pub fn system(&self) -> Option<&Message> {
@@ -346,36 +162,6 @@ impl Log {
     /// Returns the pairs whose halves stand in two messages.
     pub(crate) fn split_pairs(&self) -> Option<&SplitPairs> {
         self.ids.pairs().filter(|pairs| !pairs.is_empty())
-    }
-
-    /// Returns the last container that a provider ran its tools in.
-    pub(crate) fn container(&self) -> Option<&str> {
-        self.ids.container()
-    }
-
-    /// Returns a conversation of its own that goes on from here, under another id.
-    ///
-    /// Calls that wait for their results have to be approved again: an approval is for one run. Whoever was
-    /// asked about one still is.
-    ///
-    /// # Complexity
-    /// O(calls of the last message)
-    #[must_use]
-    pub fn fork(&self, id: &str, at: Time) -> Self {
-        let mut fork = self.clone();
-        fork.origin = Some(Arc::new(Origin {
-            id: (*self.id).into(),
-            iteration: self.current.number,
-            extra: None,
-        }));
-        fork.id = id.into();
-        fork.created_at = at;
-        fork.updated_at = at;
-        if self.current.count_pending() > 0 {
-            fork.update_exchange(Exchange::ask_again);
-        }
-        fork.grown();
-        fork
     }
 
     /// Returns the size of what there is to walk and to copy, at most.
@@ -390,13 +176,13 @@ impl Log {
     /// Returns true if dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        self.weight() > SEGMENT && self.segment.is_last()
+        self.weight() > LIGHT && self.generation.is_last()
     }
 
-    /// Lets go of the segment before a drop. Returns true if the drop is heavy: of several threads that drop the last holders
+    /// Lets go of the generation before a drop. Returns true if the drop is heavy: of several threads that drop the last holders
     /// at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
-        self.segment.let_go() && self.weight() > SEGMENT
+        self.generation.let_go() && self.weight() > LIGHT
     }
 
     pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {
@@ -423,9 +209,9 @@ impl Log {
     }
 
     /// Adds a message to the current iteration.
-    pub(crate) fn append(&mut self, mut message: Message) {
-        self.join(&mut message);
-        self.change_current(|current| current.push(message));
+    pub(crate) fn append(&mut self, message: Message) {
+        let exchange = Exchange::new(message.calls.len());
+        self.append_answered(message, exchange);
     }
 
     /// Takes down the ids of a message that joins the conversation.
@@ -488,7 +274,7 @@ impl Log {
         change(Arc::make_mut(&mut self.current));
     }
 
-    fn change_current(&mut self, change: impl FnOnce(&mut Iteration)) {
+    pub(crate) fn change_current(&mut self, change: impl FnOnce(&mut Iteration)) {
         let current = Arc::make_mut(&mut self.current);
         let (old, messages) = (current.size(), current.count_messages());
         change(current);
@@ -497,15 +283,10 @@ impl Log {
         self.grown();
     }
 
-    /// Sets the size of what a context keeps beside the log.
-    pub(crate) fn put_beside(&mut self, beside: Size) {
-        self.beside = beside;
-    }
-
-    /// Begins another segment where the size asks for it. Call it after each change of what a context holds.
+    /// Begins another generation where the size asks for it. Call it after each change of what a context holds.
     pub(crate) fn grown(&mut self) {
         let weight = self.weight();
-        self.segment.grown(weight);
+        self.generation.grown(weight);
     }
 
     fn weight(&self) -> usize {
@@ -513,8 +294,8 @@ impl Log {
         (size.terms + size.bytes / BYTES_PER_TERM).max(self.unseen)
     }
 
-    fn begin_segment(&mut self) {
-        self.segment = LogSegment::beginning_at(self.weight());
+    fn begin_generation(&mut self) {
+        self.generation = Generation::beginning_at(self.weight());
     }
 
     /// Completes the current iteration and opens the next.
@@ -534,7 +315,7 @@ impl Log {
         self.history.push(last);
         if replaces {
             // A context that shares the token has other elements in their place.
-            self.begin_segment();
+            self.begin_generation();
         }
     }
 }

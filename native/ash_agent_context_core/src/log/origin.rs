@@ -15,7 +15,6 @@ pub struct Origin {
 
 impl Origin {
     pub(crate) fn size(&self) -> Size {
-        let extra = self.extra.as_ref().map_or(Size::default(), Map::size);
-        extra.plus(Size::new(4, self.id.len()))
+        Size::new(4, self.id.len()).plus(self.extra.iter().map(Map::size).sum())
     }
 }

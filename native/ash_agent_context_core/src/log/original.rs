@@ -15,14 +15,6 @@ pub(crate) struct Original {
 }
 
 impl Original {
-    /// Returns the mark that there was an imported form, without its elements.
-    pub fn without_elements(&self) -> Self {
-        Self {
-            provider: self.provider,
-            json: Box::default(),
-        }
-    }
-
     pub fn size(&self) -> Size {
         Size::new(1, self.json.len())
     }

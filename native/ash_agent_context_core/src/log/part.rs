@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::log::address::{is_address, is_file_id};
-use crate::log::hints::{self, Takes, Ttl};
+use crate::log::hints::{self, Takes, Ttl, CACHE, CITATIONS, DETAIL};
 pub use crate::log::place::Place;
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
@@ -148,10 +148,7 @@ impl Content {
     /// [`Error::InvalidPart`]; [`Error::Invalid`] when it is none of the three.
     pub fn from_value(value: Value, place: Place) -> Result<Self, Error> {
         let content = Self::from_history(value, place)?;
-        match &content {
-            Self::Parts(parts) => place.check(parts)?,
-            Self::None | Self::Text(_) => {}
-        }
+        place.check(content.parts())?;
         Ok(content)
     }
 
@@ -185,31 +182,21 @@ impl Content {
         }
     }
 
-    /// Checks the addresses of what an application adds. Those that come in otherwise become words in requests.
-    ///
-    /// # Errors
-    /// [`Error::InvalidPart`]
-    pub(crate) fn check_addresses(&self) -> Result<(), Error> {
-        match self {
-            Self::Parts(parts) => check_addresses(parts),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
         match self {
             Self::None => Size::new(1, 0),
             Self::Text(text) => Size::new(1, text.len()),
-            Self::Parts(parts) => parts
-                .iter()
-                .fold(Size::new(1, 0), |sum, part| sum.plus(part.size())),
+            Self::Parts(parts) => sum_parts(parts),
         }
     }
 }
 
-/// See [`Content::check_addresses`].
+/// Checks the addresses of what an application adds. Those that come in otherwise become words in requests.
+///
+/// # Errors
+/// [`Error::InvalidPart`]
 pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
     for (position, part) in parts.iter().enumerate() {
         let wrong = match part.kind.media().map(|media| &media.source) {
@@ -221,6 +208,11 @@ pub(crate) fn check_addresses(parts: &[Part]) -> Result<(), Error> {
         return Err(Error::InvalidPart { position, key });
     }
     Ok(())
+}
+
+/// Returns the size of a list of parts.
+pub(crate) fn sum_parts(parts: &[Part]) -> Size {
+    Size::new(1, 0).plus(parts.iter().map(Part::size).sum())
 }
 
 fn read_parts(parts: Vec<Value>, place: Place) -> Result<Box<[Part]>, Error> {
@@ -244,19 +236,21 @@ pub(crate) fn result_parts(value: Value) -> Result<Result<Box<[Part]>, Value>, E
 fn names_part(value: &Value) -> bool {
     let Value::Map(map) = value else { return false };
     let name = map.get_named("type").and_then(Value::as_name);
-    matches!(
-        name,
-        Some("text" | "image" | "file" | "audio" | "video" | "provider_block")
-    )
+    name.is_some_and(|name| {
+        matches!(name, "text" | "provider_block") || Class::from_name(name).is_some()
+    })
 }
 
 impl Part {
     pub(crate) fn detail(&self) -> Option<&str> {
-        hints::detail(self.hints.as_ref())
+        self.hints.as_ref()?.get_named(DETAIL)?.as_name()
     }
 
     pub(crate) fn citations(&self) -> Option<bool> {
-        hints::citations(self.hints.as_ref())
+        match self.hints.as_ref()?.get_named(CITATIONS)? {
+            Value::Bool(citations) => Some(*citations),
+            _ => None,
+        }
     }
 
     /// Returns true for a block that this provider gets back.
@@ -266,7 +260,7 @@ impl Part {
     }
 
     pub(crate) fn mark(&self) -> Option<Ttl> {
-        hints::mark(self.hints.as_ref())
+        Ttl::of(self.hints.as_ref()?.get_named(CACHE)?).ok()?
     }
 
     /// Returns true if it belongs to the same item as the part before it: an item may have several texts.
@@ -312,11 +306,10 @@ impl Part {
             PartKind::Media(media) => media.size(),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
-        [&self.provider_metadata, &self.hints, &self.extra]
-            .into_iter()
-            .flatten()
-            .fold(kind, |sum, map| sum.plus(map.size()))
+        let maps = [&self.provider_metadata, &self.hints, &self.extra];
+        kind.plus(maps.into_iter().flatten().map(Map::size).sum())
     }
+
     pub(crate) fn text(bytes: Box<[u8]>) -> Self {
         Self::of(PartKind::Text(bytes))
     }
@@ -348,7 +341,7 @@ impl MediaPart {
 }
 
 impl PartKind {
-    /// Reads a part with media; `Err` is the key that is wrong.
+    /// Reads what a part with this type holds; `Err` is the key that is wrong.
     pub(crate) fn read(
         name: &str,
         place: Place,
@@ -357,13 +350,10 @@ impl PartKind {
         match (name, place) {
             ("text", _) => Ok(Self::Text(binary(fields, "text")?)),
             ("provider_block", _) => {
-                let provider = fields.take("provider").ok_or("provider")?;
-                let provider = provider.as_name().and_then(Provider::from_name);
+                let provider = take_provider(fields)?;
                 let data = fields.take_map("data").or(Err("data"))?;
-                Ok(Self::ProviderBlock {
-                    provider: provider.ok_or("provider")?,
-                    data: data.ok_or("data")?,
-                })
+                let data = data.ok_or("data")?;
+                Ok(Self::ProviderBlock { provider, data })
             }
             (_, Place::System) => Err("type"),
             ("thinking", Place::Assistant) => Ok(Self::Thinking(binary(fields, "text")?)),
@@ -486,9 +476,7 @@ impl Source {
             (Some(data), None, None) if is_base64(&data) => Ok(Self::Data(data)),
             (None, Some(url), None) if !url.trim().is_empty() => Ok(Self::Url(url)),
             (None, None, Some(id)) if !id.trim().is_empty() => {
-                let provider = fields.take("provider").ok_or("provider")?;
-                let provider = provider.as_name().and_then(Provider::from_name);
-                let provider = provider.ok_or("provider")?;
+                let provider = take_provider(fields)?;
                 Ok(Self::Stored { provider, id })
             }
             (_, _, Some(_)) => Err("file_id"),
@@ -496,6 +484,12 @@ impl Source {
             (_, None, None) => Err("data"),
         }
     }
+}
+
+fn take_provider(fields: &mut Fields) -> Result<Provider, &'static str> {
+    let provider = fields.take("provider").ok_or("provider")?;
+    let provider = provider.as_name().and_then(Provider::from_name);
+    provider.ok_or("provider")
 }
 
 fn binary(fields: &mut Fields, name: &'static str) -> Result<Bytes, &'static str> {

@@ -59,7 +59,7 @@ impl Log {
     /// Returns the number of the first iteration.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        let first = self.history.first();
+        let first = self.history.get(0);
         first.map_or(self.current.number, |first| first.number)
     }
 
@@ -78,15 +78,15 @@ impl Log {
         self.lead(iteration).chain(iteration.messages())
     }
 
-    /// Returns all messages, oldest first.
+    /// Returns all messages of the log, oldest first.
     pub fn all_messages(&self) -> impl Iterator<Item = MessageRef<'_>> {
         self.iterations()
             .flat_map(|iteration| self.messages_of(iteration))
     }
 
-    /// Returns the number of messages.
+    /// Returns the number of messages of the log.
     #[must_use]
-    pub fn count_messages(&self) -> usize {
+    pub fn count_all_messages(&self) -> usize {
         self.messages + usize::from(self.system.is_some())
     }
 

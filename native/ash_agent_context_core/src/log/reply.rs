@@ -42,6 +42,11 @@ impl Reply {
         }
     }
 
+    /// Returns the time at which it ended, as far as that is known.
+    pub(crate) fn ended_at(&self) -> Option<Time> {
+        self.received_at.or(self.requested_at)
+    }
+
     /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -49,8 +54,8 @@ impl Reply {
         let bytes = texts.into_iter().flatten().map(|text| text.len()).sum();
         let reason = self.interrupted.as_ref().map(Value::size);
         let maps = [&self.details, &self.extra].into_iter().flatten();
-        let sum = Size::new(8, bytes).plus(reason.unwrap_or_default());
-        maps.fold(sum, |sum, map| sum.plus(map.size()))
+        let own = Size::new(8, bytes).plus(reason.unwrap_or_default());
+        own.plus(maps.map(Map::size).sum())
     }
 }
 

@@ -50,10 +50,8 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
     let outcome = match &*status {
         "ok" => {
             let outcome = ok(term)?;
-            if let Output::Parts(parts) = &outcome.output {
-                Place::Result.check(parts)?;
-                check_addresses(parts)?;
-            }
+            Place::Result.check(outcome.output.parts())?;
+            check_addresses(outcome.output.parts())?;
             outcome
         }
         "error" => error(term).with_error_type(error_type.as_deref()),

@@ -25,7 +25,8 @@ impl Log {
         let index = index.ok_or_else(|| self.unknown_iteration(to))?;
         let mut next = self.clone();
         if index < self.history.len() {
-            let held_by = self.after(index).and_then(Iteration::held_by);
+            let after = self.history.get(index + 1).unwrap_or(&self.current);
+            let held_by = after.held_by();
             next.cut(index);
             next.forget_wire(held_by, true);
             next.updated_at = next.current.completed_at.unwrap_or(self.updated_at);
@@ -44,10 +45,6 @@ impl Log {
             kept.push_entry(entry.clone());
         }
         self.change_current(|current| *current = kept);
-    }
-
-    fn after(&self, index: usize) -> Option<&Iteration> {
-        self.history.get(index + 1).or(Some(&*self.current))
     }
 
     /// Drops the imported form of elements that also held something that is gone: they are written anew by the rules.
@@ -76,10 +73,8 @@ impl Log {
         };
         let counted = index.saturating_sub(2 * CHECKPOINT as usize)..=index;
         let iterations = counted.filter_map(|at| self.history.get(at));
-        iterations.fold(Size::default(), |sum, iteration| {
-            let walked = iteration.count_messages() + 3 * iteration.count_calls();
-            sum.plus(Size::new(walked, 0))
-        })
+        let walked = iterations.map(|one| one.count_messages() + 3 * one.count_calls());
+        Size::new(walked.sum(), 0)
     }
 
     /// Makes a completed iteration the current one again.
@@ -109,7 +104,7 @@ impl Log {
         self.current = Arc::new(last);
         self.unseen = if self.history.holds_more() { weight } else { 0 };
         // Whoever has the other token keeps more alive than this context.
-        self.begin_segment();
+        self.begin_generation();
     }
 
     /// Returns the counts up to the end of an iteration, at every sixteenth.

@@ -1,11 +1,70 @@
-//! Sums of a list that grows, kept so that only what is new has to be counted.
+//! Token counts, and sums of them over a list that grows, kept so that only what is new has to be counted.
 
 use std::sync::Arc;
 
 use crate::log::memo::Memo;
 
-/// Counts of a few kinds. Their meaning is a matter of whoever counts.
-pub(crate) type Sum = [u64; 8];
+/// Token counts by use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tokens {
+    /// The system prompt.
+    pub system: u64,
+    /// Messages of the user.
+    pub user: u64,
+    /// Text of the model.
+    pub assistant: u64,
+    /// The model's thinking.
+    pub thinking: u64,
+    /// The names and arguments of tool calls.
+    pub tool_calls: u64,
+    /// The results of tools, including images.
+    pub tool_results: u64,
+    /// The images and files in messages.
+    pub media: u64,
+    /// The summaries of iterations.
+    pub summaries: u64,
+}
+
+impl Tokens {
+    /// Returns the sum.
+    #[must_use]
+    pub fn total(mut self) -> u64 {
+        let counts = self.counts().into_iter();
+        counts.fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    fn counts(&mut self) -> [&mut u64; 8] {
+        [
+            &mut self.system,
+            &mut self.user,
+            &mut self.assistant,
+            &mut self.thinking,
+            &mut self.tool_calls,
+            &mut self.tool_results,
+            &mut self.media,
+            &mut self.summaries,
+        ]
+    }
+
+    fn with(mut self, mut other: Self, change: impl Fn(u64, u64) -> u64) -> Self {
+        for (own, other) in self.counts().into_iter().zip(other.counts()) {
+            *own = change(*own, *other);
+        }
+        self
+    }
+
+    /// Adds other counts.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// Subtracts a part.
+    #[must_use]
+    pub fn minus(self, part: Self) -> Self {
+        self.with(part, u64::saturating_sub)
+    }
+}
 
 /// The slots of the ways of counting.
 const SLOTS: [usize; 3] = [0, 1, 2];
@@ -14,7 +73,7 @@ const SLOTS: [usize; 3] = [0, 1, 2];
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub len: usize,
-    pub sum: Sum,
+    pub sum: Tokens,
 }
 
 /// Tallies of a list, one a slot. A list that grew out of another one goes on from its tallies.
@@ -38,7 +97,7 @@ impl Tallies {
     }
 
     /// Returns the sum up to `len`: goes on from the tally that is known, and keeps the new one.
-    pub fn count(&self, slot: usize, len: usize, add: impl Fn(Tally) -> Sum) -> Sum {
+    pub fn count(&self, slot: usize, len: usize, add: impl Fn(Tally) -> Tokens) -> Tokens {
         if let Some(tally) = self.get(slot).filter(|tally| tally.len == len) {
             return tally.sum;
         }

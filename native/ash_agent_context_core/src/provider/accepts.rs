@@ -25,7 +25,7 @@ pub(crate) fn sent_id(provider: Provider, call: &ToolCall) -> Cow<'_, str> {
     } else if facts.has(Rule::ShortIds) {
         Cow::Owned(aliases.short.text())
     } else {
-        Cow::Borrowed(call.safe_id())
+        Cow::Borrowed(call.aliases.safe.as_deref().unwrap_or(&call.id))
     }
 }
 

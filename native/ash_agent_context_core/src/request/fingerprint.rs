@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::context::asked::{is_one, Beginning};
-use crate::context::looks;
+use crate::context::inputs::{is_one, Beginning};
 use crate::context::sent::SentNote;
+use crate::context::view_digest;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::exchange::Exchange;
@@ -16,6 +16,7 @@ use crate::request::item::{items, Item};
 use crate::request::slice::{compare, Slice};
 use crate::value::builder::Json;
 use crate::value::digest::Digest;
+use crate::value::Value;
 
 /// The version of the code that renders messages, which is recorded with their digests.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -58,28 +59,23 @@ impl Context {
         let number = self.next_number();
         // The messages come first: their encodings are put together then.
         let items = self.list_sent_items(number, options)?;
-        let known = self.asked.beginning.as_deref();
+        let known = self.inputs.beginning.as_deref();
         let known = known.filter(|known| self.begins_with(known, options));
         let body = Body::new(self, options);
         let (whole, reached) = body.digest(known)?;
         let looks = known.map_or_else(
-            || looks::digest(self.view()).into_boxed_str(),
+            || view_digest::digest(self.view()).into_boxed_str(),
             |known| known.looks.clone(),
         );
-        let digests: Vec<String> = items
-            .iter()
-            .map(|item| item.digest.to_short_text())
-            .collect();
-        let note = SentNote {
-            whole: &whole.to_text(),
-            version: Some(VERSION),
-            view: Some(&looks),
-            pieces: digests.iter().map(|digest| &**digest).collect(),
-        };
+        let mut note = format!("{} {VERSION} {looks}", whole.to_text());
+        for item in &items {
+            note.push(' ');
+            note.push_str(&item.digest.to_short_text());
+        }
         let mut next = self.clone();
-        next.asked_mut().sent.note(number, note.write());
+        next.inputs_mut().sent.note(number, Value::text(&note));
         let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
-        next.asked_mut().beginning = beginning.map(Arc::new);
+        next.inputs_mut().beginning = beginning.map(Arc::new);
         next.weigh_view();
         Ok(next)
     }
@@ -128,7 +124,7 @@ impl Context {
         number: u64,
         options: &Options<'_>,
     ) -> Result<Vec<SentItem>, Error> {
-        let since = self.asked.sent.before(number);
+        let since = self.inputs.sent.before(number);
         let first = since.unwrap_or(self.first_number());
         let first = first.max(number.saturating_sub(ITERATIONS));
         let most = options.max_result_bytes.unwrap_or(usize::MAX);
@@ -155,13 +151,13 @@ impl Context {
     /// Returns the digest that was noted for an iteration's last request.
     #[must_use]
     pub fn sent_note(&self, iteration: &Iteration) -> Option<&str> {
-        let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
+        let note = SentNote::read(self.inputs.sent.at(iteration.number)?)?;
         Some(note.whole)
     }
 
     /// Returns whether the last request of an iteration surely began with all of another one's: both can be rebuilt, with the
     /// digests of what was sent.
-    pub(super) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
+    pub(crate) fn surely_continues(&self, before: &Iteration, next: &Iteration) -> bool {
         let pair = self.as_sent(before).zip(self.as_sent(next));
         pair.is_some_and(|(before, next)| {
             let both = [&before, &next].map(|(context, options)| lay_out(context, options));
@@ -175,7 +171,7 @@ impl Context {
 
     /// Returns the conversation from which the last request of an iteration was made, if rebuilding it gives what was sent.
     fn as_sent<'a>(&'a self, iteration: &'a Iteration) -> Option<(Self, Options<'a>)> {
-        let note = SentNote::read(self.asked.sent.at(iteration.number)?)?;
+        let note = SentNote::read(self.inputs.sent.at(iteration.number)?)?;
         let (context, options) = self.make_again(iteration)?;
         let found = context.find_sent(&options, &note)?;
         Some((context, found))
@@ -186,7 +182,8 @@ impl Context {
         &'a self,
         iteration: &'a Iteration,
     ) -> Option<(Self, Options<'a>)> {
-        self.as_asked(iteration).zip(self.noted_options(iteration))
+        self.as_asked(iteration, false)
+            .zip(self.noted_options(iteration))
     }
 
     /// Returns the options with which the request is the one that was sent. A part that may have a mark is encoded differently,
@@ -277,8 +274,8 @@ impl<'a> Body<'a, '_> {
                 continue;
             };
             let mut alone = Exchange::new(calls.len());
-            alone.copy_decisions(exchange);
-            alone.fill_shared(slot, outcome.clone());
+            alone.decisions.clone_from(&exchange.decisions);
+            alone.fill(slot, outcome.clone());
             let alone = item.results(&alone);
             add(Some(&call.id), alone.encode(self.options).digest());
         }
@@ -287,14 +284,12 @@ impl<'a> Body<'a, '_> {
 }
 
 /// Returns the first message or result that is not the one that was sent, if there is one.
-pub(super) fn find_differing<'p>(items: &'p [SentItem], sent: &[&str]) -> Option<&'p SentPlace> {
-    let sent = sent.iter().map(Some).chain(std::iter::repeat(None));
-    let mut pairs = items.iter().zip(sent);
-    let differs = |sent: Option<&&str>, item: &SentItem| {
-        sent.is_none_or(|sent| *sent != item.digest.to_short_text())
-    };
-    let (item, _) = pairs.find(|(item, sent)| differs(*sent, item))?;
-    Some(&item.place)
+pub(super) fn find_differing<'p, 's>(
+    items: &'p [SentItem],
+    mut sent: impl Iterator<Item = &'s str>,
+) -> Option<&'p SentPlace> {
+    let differs = |item: &&SentItem| sent.next() != Some(&*item.digest.to_short_text());
+    Some(&items.iter().find(differs)?.place)
 }
 
 fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {

@@ -3,6 +3,7 @@
 use crate::context::cache::predict;
 use crate::context::cause::{Cause, RequestChange};
 use crate::context::rewound::Rewound;
+use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
@@ -11,7 +12,6 @@ use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
 use crate::provider::facts::Cache;
 use crate::provider::options::Options;
-use crate::request::account::Accounting;
 use crate::request::body::Body;
 use crate::request::fingerprint::{find_differing, is_all};
 use crate::request::slice::{compare, Slice};
@@ -134,10 +134,11 @@ impl Context {
             let tokens = context.count_tokens(None);
             Some((cut.usage, cut.provider, context, tokens, Some(first)))
         } else {
-            let answer = self.last_answer().map(|(_, entry)| entry);
-            let reported = answer.and_then(|entry| Some((entry, entry.usage.as_deref()?.last)));
-            let asked = reported.zip(self.as_last_asked());
-            asked.map(|((entry, usage), of)| (usage, entry.provider(), of, usage.input, None))
+            self.last_answer().and_then(|(last, entry)| {
+                let usage = entry.usage.as_deref()?.last;
+                let asked = self.as_asked(last, false)?;
+                Some((usage, entry.provider(), asked, usage.input, None))
+            })
         };
         let last = |(usage, provider, context, tokens, rewound)| LastRequest {
             usage,
@@ -156,7 +157,7 @@ impl Context {
     /// Returns the part that the next request shares with the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
         let items = self.list_sent_items(self.next_number(), options)?;
-        let differing = find_differing(&items, &cut.pieces);
+        let differing = find_differing(&items, cut.pieces.iter().copied());
         // Both have all up to the iteration of the rewind.
         let first = cut.number.saturating_add(1);
         let place = differing.map(|place| {

@@ -170,7 +170,7 @@ impl<'a> Item<'a> {
     /// Returns the changes that the provider needs, or that the view makes, unless it is sent as it was imported.
     pub fn changes(self, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self.results {
-            None => self.rendering.changes_of_message(self.message),
+            None => Vec::from_iter(self.rendering.change_of_message(self.message)),
             Some(exchange) => {
                 let calls = &self.message.calls;
                 self.rendering.changes_of_results(calls, exchange)
@@ -203,8 +203,8 @@ pub(crate) fn items<'a>(
     options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
     let (provider, dialect) = (options.provider, options.dialect);
-    iteration.placed_entries().flat_map(move |(slots, entry)| {
-        let rendering = rendering.behind(slots);
+    iteration.entries().flat_map(move |entry| {
+        let rendering = rendering.behind(entry.slots);
         let exchange = entry.exchange.as_deref();
         let exchange = exchange.filter(|exchange| exchange.count_filled() > 0);
         let speaks_otherwise = dialect.is_some_and(|dialect| {

@@ -15,7 +15,7 @@ impl Context {
     pub(super) fn noted_options<'a>(&'a self, iteration: &'a Iteration) -> Option<Options<'a>> {
         let answer = iteration.entries().rfind(|entry| entry.is_model());
         let reply = answer.and_then(|entry| entry.message.reply.as_deref());
-        let fields = self.asked.fields.of(iteration.number);
+        let fields = self.inputs.fields.of(iteration.number);
         let fields = fields.and_then(|(_, fields)| fields.as_map());
         let named = fields.and_then(|fields| text(fields, "provider"));
         let named = named.and_then(Provider::from_name);

@@ -7,10 +7,8 @@
 //! not at all. A piece is an encoding that is kept, of one item or of up to 256 iterations. The list of a request is made of
 //! slices, each a part of a piece or of an imported text; cache marks cut it into the segments that are sent.
 
-pub mod account;
 mod body;
 mod cost;
-pub mod diagnosis;
 pub mod fingerprint;
 pub mod forecast;
 mod item;
@@ -91,7 +89,7 @@ impl Context {
         let mut seen = HashSet::new();
         // Tools that run in a container are refused without it. Its expiry is not checked: the provider restores a container for
         // weeks after the time that the answer names.
-        let mut container = facts.container.zip(self.log.container());
+        let mut container = facts.container.zip(self.log.ids.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
@@ -204,7 +202,9 @@ struct SentLooks<'a> {
 impl<'a> SentLooks<'a> {
     fn of(&self, iteration: &Iteration, rendering: Rendering<'a>) -> Rendering<'a> {
         let met = self.split.filter(|split| split.meet(iteration.number));
-        let rendering = rendering.at_most(self.most);
-        rendering.beside(met.map(|_| self.pairs))
+        Rendering {
+            pairs: met.map(|_| self.pairs),
+            ..rendering.at_most(self.most)
+        }
     }
 }

@@ -42,8 +42,7 @@ impl<'a> Body<'a, '_> {
     /// Encodes iterations into the piece that they would be joined into. Returns nothing if they would not be joined.
     fn add_group(&mut self, group: &[&'a Iteration], rendering: Rendering<'a>) -> Option<()> {
         let first = group.first()?.number;
-        let sizes = group.iter().map(|iteration| iteration.size());
-        let size = sizes.fold(Size::default(), Size::plus);
+        let size: Size = group.iter().map(|iteration| iteration.size()).sum();
         let left = self.left.checked_sub(self.cost(size))?;
         let room = size.bytes + group.len() * BESIDE_TEXT;
         if room > JOINED {
@@ -63,7 +62,7 @@ impl<'a> Body<'a, '_> {
             parts.push((bytes.len(), shape));
         }
         self.left = left;
-        let longest = group.iter().map(|iteration| iteration.longest_result());
+        let longest = group.iter().map(|iteration| iteration.longest);
         let piece = Arc::new(Piece::of(bytes, parts, longest.max().unwrap_or(0)));
         for (part, iteration) in group.iter().enumerate() {
             let piece = piece.clone();
@@ -89,7 +88,7 @@ impl<'a> Body<'a, '_> {
         let belongs = |number: u64| {
             let iteration = self.context.log.get_numbered(number)?;
             let is_new = iteration.pieces().find(self.key).is_none();
-            let is_plain = rendering.is_plain(iteration.longest_result());
+            let is_plain = rendering.is_plain(iteration.longest);
             (is_new && is_plain && self.is_whole(iteration, rendering)).then_some(iteration)
         };
         (first..first + size).map(belongs).collect()
@@ -175,7 +174,7 @@ impl<'a> Body<'a, '_> {
         }
         self.left_to_join = self.left_to_join.checked_sub(bytes)?;
         let iterations = self.context.log.between(first, run.end.checked_sub(1)?);
-        let longest = iterations.clone().map(Iteration::longest_result).max();
+        let longest = iterations.clone().map(|iteration| iteration.longest).max();
         let parts = pieces.clone().map(|piece| &**piece);
         let joined = Arc::new(Piece::join(parts, longest.unwrap_or(0)));
         let olds = pieces.flat_map(|piece| std::iter::repeat_n(piece, piece.count()));

@@ -1,8 +1,8 @@
 //! Rebuilds requests: whether today's code makes from the log the bytes that were sent, and where the first difference is.
 
-use crate::context::asked;
-use crate::context::looks;
+use crate::context::inputs;
 use crate::context::sent::SentNote;
+use crate::context::view_digest;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
@@ -83,7 +83,7 @@ impl Context {
 
     /// `follows`: an earlier request differs.
     fn replay_one(&self, iteration: &Iteration, follows: bool) -> ReplayOutcome {
-        let sent = self.asked.sent.at(iteration.number);
+        let sent = self.inputs.sent.at(iteration.number);
         let Some(note) = sent.and_then(SentNote::read) else {
             return ReplayOutcome::Unnoted;
         };
@@ -94,10 +94,10 @@ impl Context {
             return ReplayOutcome::Same;
         }
         let masks = context.view().and_then(View::masks);
-        if self.asked.masks_of(iteration.number) != masks.map(asked::digest_masks).as_ref() {
+        if self.inputs.masks_of(iteration.number) != masks.map(inputs::digest_masks).as_ref() {
             return ReplayOutcome::OtherMasks;
         }
-        let view = looks::digest(context.view());
+        let view = view_digest::digest(context.view());
         let place = context.first_differing(iteration.number, &options, &note);
         let is_changed = note.view.is_some_and(|noted| noted != view);
         let other = note.version.filter(|version| *version != VERSION);
@@ -109,8 +109,8 @@ impl Context {
         if place.is_some() || is_changed {
             return ReplayOutcome::Different(Deviation { cause, place });
         }
-        let system = self.asked.systems.of(iteration.number);
-        if system.is_some_and(|(_, noted)| *noted != asked::digest(self.system())) {
+        let system = self.inputs.systems.of(iteration.number);
+        if system.is_some_and(|(_, noted)| *noted != inputs::digest(self.system())) {
             return ReplayOutcome::OtherPrompt;
         }
         match follows {
@@ -129,10 +129,10 @@ impl Context {
         // Older notes have only the digest of the whole.
         note.view?;
         let items = self.list_sent_items(number, options).ok()?;
-        match find_differing(&items, &note.pieces) {
+        match find_differing(&items, note.pieces.clone()) {
             Some(place) => Some(place.clone()),
             // Something at the end is gone.
-            None if note.pieces.len() > items.len() => Some(items.last()?.place.clone()),
+            None if note.pieces.clone().count() > items.len() => Some(items.last()?.place.clone()),
             None => None,
         }
     }

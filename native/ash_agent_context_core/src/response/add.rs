@@ -114,7 +114,7 @@ impl Context {
         let mut next = self.with(log);
         if times.requested_at.is_some() {
             let (number, view) = (place.iteration, self.view.clone());
-            next.asked_mut()
+            next.inputs_mut()
                 .note(number, view, self.log.system.as_ref());
             next.weigh_view();
         }

@@ -61,8 +61,8 @@ impl Context {
             let iteration = self.log.get_numbered(number)?;
             let is_same = |kept: &Iteration| std::ptr::eq(iteration, kept) || iteration == kept;
             let kept = base.log.get_numbered(number).is_some_and(is_same)
-                && self.asked.at(number) == base.asked.at(number)
-                && self.asked.request_at(number) == base.asked.request_at(number);
+                && self.inputs.at(number) == base.inputs.at(number)
+                && self.inputs.request_at(number) == base.inputs.request_at(number);
             (!kept).then(|| self.write_iteration(iteration))
         });
         changed.collect()

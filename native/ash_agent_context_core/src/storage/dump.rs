@@ -89,9 +89,9 @@ impl Context {
         let head = head.plus(self.metadata().size()).plus(view);
         self.iterations_from(u64::try_from(since).unwrap_or_default())
             .fold(head, |sum, iteration| {
-                let view = self.asked.at(iteration.number).flatten();
+                let view = self.inputs.at(iteration.number).flatten();
                 let view = view.map_or(Size::default(), View::noted_size);
-                let noted = self.asked.request_at(iteration.number);
+                let noted = self.inputs.request_at(iteration.number);
                 let noted = noted.into_iter().flatten().map(Value::size);
                 noted.fold(sum.plus(iteration.size()).plus(view), Size::plus)
             })
@@ -164,10 +164,10 @@ impl Context {
                         failure.write(json)
                     });
             }
-            if let Some(view) = self.asked.at(iteration.number) {
+            if let Some(view) = self.inputs.at(iteration.number) {
                 view::write_asked(json, view);
             }
-            let noted = self.asked.request_at(iteration.number);
+            let noted = self.inputs.request_at(iteration.number);
             for (key, value) in REQUEST.into_iter().zip(noted) {
                 if let Some(value) = value {
                     tagged::value(json.key(key), value);

@@ -147,9 +147,9 @@ impl IterationBody<'_> {
     pub fn put_on(self, context: &mut Context) -> Result<(), Error> {
         let number = context.current_iteration();
         if let Some(view) = self.view {
-            context.asked_mut().views.note(number, view.map(Arc::new));
+            context.inputs_mut().views.note(number, view.map(Arc::new));
         }
-        let [notes @ .., rewound] = context.asked_mut().notes_mut();
+        let [notes @ .., rewound] = context.inputs_mut().notes_mut();
         let [values @ .., cut] = self.request;
         for (noted, value) in notes.into_iter().zip(values) {
             value

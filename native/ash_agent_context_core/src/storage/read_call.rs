@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::error::{each, index, Error};
 use crate::log::call::{Arguments, Name, ToolCall};
-use crate::log::decision::Decision;
+use crate::log::decision::{Decision, Stage};
 use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
@@ -143,8 +143,8 @@ fn read_state(
         }
     };
     match decision {
-        Some(decision) => exchange.decide(slot, decision),
-        None if is_asked => exchange.ask(slot, asked),
+        Some(decision) => exchange.decisions.set(slot, Stage::Decided(decision)),
+        None if is_asked => exchange.decisions.set(slot, Stage::Asked(asked)),
         None => {}
     }
     match (ended, fields.take_given("result")) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::asked::digest_masks;
+use crate::context::inputs::digest_masks;
 use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::message::{Message, Role};
@@ -39,7 +39,7 @@ pub(crate) fn size(view: &View) -> Size {
     let covers = view
         .covers()
         .fold(Size::new(10, 0), |sum, (_, one)| sum.plus(summary(one)));
-    view.blocks().iter().fold(covers, |sum, (_, block)| {
+    view.prompt_texts().iter().fold(covers, |sum, (_, block)| {
         sum.plus(Size::new(4, block.len()))
     })
 }
@@ -172,7 +172,6 @@ impl StoredView {
             let cover = cover.clone();
             (first, Cover { unmasked, ..cover })
         });
-        let (index, user_bytes) = view.index();
         let is_made = view
             .covers()
             .any(|(_, cover)| cover.replacement().is_some());
@@ -181,15 +180,15 @@ impl StoredView {
         Self {
             covers: covers.collect(),
             cleared: view.cleared.clone(),
-            max_result_bytes: view.max_result_bytes(),
+            max_result_bytes: view.max_result_bytes,
             recall: view.recall,
-            index,
-            user_bytes,
+            index: view.index,
+            user_bytes: view.user_bytes,
             pins: view.pins.clone(),
             shortenings: view.shortenings.clone(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
-            blocks: view.blocks.clone(),
+            blocks: view.prompt_texts.clone(),
             extra: None,
         }
     }
@@ -198,7 +197,7 @@ impl StoredView {
         view.cleared = self.cleared.take();
         view.max_result_bytes = self.max_result_bytes;
         view.masks = masks;
-        view.blocks = self.blocks.clone();
+        view.prompt_texts = self.blocks.clone();
     }
 
     fn put_rest(self, view: &mut View) {
@@ -225,7 +224,7 @@ impl ReadView {
     /// Reads a view that requests were made from. The conversation need not have the iterations that it covers: it is only
     /// shown.
     pub fn read_asked(node: Node<'_>, trust: Trust) -> Result<View, Error> {
-        // Its patterns are not compiled: the masks of today hold for what is shown.
+        // Malformed masks are refused, but patterns are not compiled: the masks of today hold for what is shown.
         let mut stored: StoredView = Of::get(node, trust.into())?;
         let covers = std::mem::take(&mut stored.covers);
         let mut view = View::default();

@@ -96,9 +96,9 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
         if let Some(decision) = exchange.decision(slot) {
             Of::write(decision, "decision", json);
         }
-        match exchange.asked_arguments(slot) {
+        match exchange.decisions.asked_arguments(slot) {
             Some(arguments) => tagged::value(json.key("asked"), arguments),
-            None if exchange.is_asked(slot) => json.key("was_asked").value(&true),
+            None if exchange.decisions.is_asked(slot) => json.key("was_asked").value(&true),
             None => {}
         }
         if let Some(outcome) = outcome {

@@ -3,13 +3,13 @@
 mod media;
 mod text;
 
+pub use crate::log::tally::Tokens;
 pub use text::Method;
 
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Class, Content, MediaPart, Part, PartKind};
-use crate::log::tally::Sum;
 use crate::value::json;
 use crate::value::Value;
 
@@ -22,84 +22,6 @@ const AROUND_CALL: u64 = 8;
 
 /// The bytes of base64 for a token, in encrypted reasoning.
 const HIDDEN_BYTES_PER_TOKEN: u64 = 6;
-
-/// Token counts by use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tokens {
-    /// The system prompt.
-    pub system: u64,
-    /// Messages of the user.
-    pub user: u64,
-    /// Text of the model.
-    pub assistant: u64,
-    /// The model's thinking.
-    pub thinking: u64,
-    /// The names and arguments of tool calls.
-    pub tool_calls: u64,
-    /// The results of tools, including images.
-    pub tool_results: u64,
-    /// The images and files in messages.
-    pub media: u64,
-    /// The summaries of iterations.
-    pub summaries: u64,
-}
-
-impl Tokens {
-    /// Returns the sum.
-    #[must_use]
-    pub fn total(self) -> u64 {
-        self.to_sum().into_iter().fold(0, u64::saturating_add)
-    }
-
-    fn with(self, other: Self, change: impl Fn(u64, u64) -> u64) -> Self {
-        let mut sum = self.to_sum();
-        for (own, other) in sum.iter_mut().zip(other.to_sum()) {
-            *own = change(*own, other);
-        }
-        Self::of_sum(sum)
-    }
-
-    /// Returns the counts without names, as the log keeps them.
-    pub(crate) const fn to_sum(self) -> Sum {
-        [
-            self.system,
-            self.user,
-            self.assistant,
-            self.thinking,
-            self.tool_calls,
-            self.tool_results,
-            self.media,
-            self.summaries,
-        ]
-    }
-
-    /// Returns the counts of [`Tokens::to_sum`].
-    pub(crate) const fn of_sum(sum: Sum) -> Self {
-        let [system, user, assistant, thinking, tool_calls, tool_results, media, summaries] = sum;
-        Self {
-            system,
-            user,
-            assistant,
-            thinking,
-            tool_calls,
-            tool_results,
-            media,
-            summaries,
-        }
-    }
-
-    /// Adds other counts.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.with(other, u64::saturating_add)
-    }
-
-    /// Subtracts a part.
-    #[must_use]
-    pub fn minus(self, part: Self) -> Self {
-        self.with(part, u64::saturating_sub)
-    }
-}
 
 impl Message {
     /// Returns the tokens of the message, by use.

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use crate::context::cause::Cause;
+use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
+use crate::policy::account::{AccountRow, Outlook};
 use crate::prices::list::Prices;
-use crate::request::account::{AccountRow, Accounting, Outlook};
 
 /// The account of a conversation, by answer.
 #[derive(Default)]

@@ -25,7 +25,7 @@ use crate::value::time::Time;
 use crate::value::{json, wording, Value};
 use crate::view::masks::Masks;
 use crate::view::veil::Veil;
-use crate::view::{with_blocks, View};
+use crate::view::{with_prompt_texts, View};
 
 /// The types of images that a browser shows and that cannot hold a program.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -225,10 +225,10 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(decision) = exchange.decision(slot) {
             json.object("decision", |json| self.decision(json, decision));
         }
-        if exchange.is_asked(slot) {
+        if exchange.decisions.is_asked(slot) {
             json.field("was_asked", &true);
         }
-        if let Some(asked) = exchange.asked_arguments(slot) {
+        if let Some(asked) = exchange.decisions.asked_arguments(slot) {
             self.value(json, "asked", asked);
         }
         if let Some(outcome) = exchange.slot(slot) {
@@ -327,7 +327,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             json.object("view", |json| {
                 self.view(json, context, view);
                 self.trace.write_receipt(json, &masked.receipt(NAMED));
-                shown.push(view.max_result_bytes());
+                shown.push(view.max_result_bytes);
                 let cleared = asked.is_empty();
                 json.object("seen", |json| self.write_seen(json, context, view, cleared));
             });
@@ -342,7 +342,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let asked = asked.into_iter().enumerate();
         json.objects("asked", asked, |json, (position, (first, last, view))| {
             let view = view.unwrap_or(&plain);
-            let most = view.max_result_bytes();
+            let most = view.max_result_bytes;
             json.field("from", &first).field("to", &last);
             self.view(json, context, view);
             let receipt =
@@ -380,14 +380,18 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.text(json, "text", cleared.placeholder.as_ref().into());
             });
         }
-        json.given("most", view.max_result_bytes());
+        json.given("most", view.max_result_bytes);
         json.given("masks", view.masks().map(Masks::count));
         self.trace.write_pins(json, view, &self.veil);
         self.trace.write_shortenings(json, view);
-        let names: Vec<&str> = view.blocks().iter().map(|(name, _)| &**name).collect();
+        let names: Vec<&str> = view
+            .prompt_texts()
+            .iter()
+            .map(|(name, _)| &**name)
+            .collect();
         json.field("blocks", &names);
-        if !view.blocks().is_empty() {
-            let system = Message::system(with_blocks(context.system(), view.blocks()));
+        if !view.prompt_texts().is_empty() {
+            let system = Message::system(with_prompt_texts(context.system(), view.prompt_texts()));
             let shown = rendering.message(&system);
             let shown = shown.as_ref().unwrap_or(&system);
             json.object("system", |json| self.content(json, &shown.content));
@@ -404,10 +408,10 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         cleared: bool,
     ) {
         let iterations = context.iterations();
-        let entries = iterations.flat_map(|of| of.placed_entries().map(move |at| (of.number, at)));
-        for (number, (slots, entry)) in entries {
+        let entries = iterations.flat_map(|of| of.entries().map(move |entry| (of.number, entry)));
+        for (number, entry) in entries {
             let mut rendering = self.trace.model_rendering(context, view, number);
-            rendering = rendering.behind(slots);
+            rendering = rendering.behind(entry.slots);
             if !cleared {
                 rendering.cleared = 0;
             }

@@ -131,7 +131,7 @@ impl Trace<'_> {
             room += share;
             articles.push(article);
         }
-        let all = context.count_log();
+        let all = context.count_all_messages();
         if articles.len() < all {
             page.markup("\n<p>The newest messages of ")
                 .text(&all.to_string());

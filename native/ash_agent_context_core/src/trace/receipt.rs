@@ -1,7 +1,7 @@
 //! Writes, for each view of a page, what it leaves out: its receipt, the pins, the checks of its summaries, and the steps that
 //! shortened it for a request that was too long.
 
-use crate::context::receipt::{FactState, Receipt};
+use crate::policy::receipt::{FactState, Receipt};
 use crate::trace::shown::Trace;
 use crate::value::builder::JsonObject;
 use crate::view::pins::{Pin, Pins};

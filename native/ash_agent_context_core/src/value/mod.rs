@@ -19,6 +19,7 @@ pub mod word;
 pub mod wording;
 
 use std::cmp::Ordering;
+use std::iter::Sum;
 use std::sync::Arc;
 
 use num_bigint::BigInt;
@@ -376,6 +377,12 @@ pub struct Size {
     pub terms: usize,
     /// Bytes in binaries and names.
     pub bytes: usize,
+}
+
+impl Sum for Size {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::default(), Self::plus)
+    }
 }
 
 impl Size {

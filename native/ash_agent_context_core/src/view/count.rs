@@ -31,9 +31,7 @@ impl Iteration {
     /// Returns the tokens of its messages as they look.
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         if rendering.key_of_iteration(self) != 0 {
-            let entries = self.placed_entries();
-            let counts =
-                entries.map(|(slots, entry)| entry.tokens(method, rendering.behind(slots)));
+            let counts = self.entries().map(|entry| entry.tokens(method, rendering));
             return counts.fold(Tokens::default(), Tokens::plus);
         }
         // The results of the last message may still change.
@@ -41,10 +39,10 @@ impl Iteration {
         let before = self.tallies.count(method.index(), closed, |start| {
             let new = self.entries_from(start.len, closed);
             let new = new.map(|entry| entry.tokens(method, rendering));
-            new.fold(Tokens::of_sum(start.sum), Tokens::plus).to_sum()
+            new.fold(start.sum, Tokens::plus)
         });
         let last = self.last().map(|last| last.tokens(method, rendering));
-        Tokens::of_sum(before).plus(last.unwrap_or_default())
+        before.plus(last.unwrap_or_default())
     }
 
     /// Returns the size of the messages that a count still has to read.
@@ -64,7 +62,9 @@ impl Iteration {
 }
 
 impl Entry {
+    /// Returns the tokens of a message and its results, given the look of their iteration.
     fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
+        let rendering = rendering.behind(self.slots);
         let message = self.message.tokens(method, rendering);
         let Some(exchange) = &self.exchange else {
             return message;
@@ -82,10 +82,10 @@ impl Message {
     pub(crate) fn tokens(&self, method: Method, rendering: Rendering<'_>) -> Tokens {
         let key = key(method, rendering.key_of_message(self));
         let count = || match rendering.message(self) {
-            Some(shown) => shown.count(method).to_sum(),
-            None => self.count(method).to_sum(),
+            Some(shown) => shown.count(method),
+            None => self.count(method),
         };
-        Tokens::of_sum(self.counts.value(key, count))
+        self.counts.value(key, count)
     }
 
     pub(crate) fn measure_uncounted(&self, method: Method) -> Size {

@@ -61,8 +61,7 @@ impl Cover {
         ];
         let verdicts = verdicts.into_iter().flatten().flatten();
         let own = Size::new(10, verdicts.map(|verdict| verdict.bytes()).sum());
-        let messages = messages.into_iter().flatten();
-        messages.fold(own, |sum, message| sum.plus(message.size()))
+        own.plus(messages.into_iter().flatten().map(Message::size).sum())
     }
 }
 

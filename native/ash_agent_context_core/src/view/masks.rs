@@ -29,6 +29,9 @@ const MOST: usize = 100;
 /// Looking for a pattern in a byte takes at worst so many times as long as copying it.
 const SEARCH: usize = 30;
 
+/// Stands between the media type and the data in a data URL.
+const DATA_URL: &str = ";base64,";
+
 /// Patterns, each with its replacement.
 #[derive(Debug)]
 pub struct Masks {
@@ -129,10 +132,8 @@ impl Masks {
     }
 
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Box<[u8]> {
-        match self.text(bytes) {
-            Some(text) => text.into_bytes().into(),
-            None => bytes.into(),
-        }
+        let masked = self.text(bytes);
+        masked.map_or_else(|| bytes.into(), |text| text.into_bytes().into())
     }
 
     /// Calls a function with each text that the masks hide.
@@ -173,9 +174,7 @@ impl Masks {
     /// Returns the calls of a message as they look, beside its parts as they look.
     pub(crate) fn calls(&self, message: &Message) -> Box<[ToolCall]> {
         let mut calls: Box<[ToolCall]> = message.calls.iter().map(|call| self.call(call)).collect();
-        let Content::Parts(parts) = &message.content else {
-            return calls;
-        };
+        let parts = message.content.parts();
         let staying = self.list_staying(parts);
         for call in &mut calls {
             let before = call.parts_before();
@@ -231,7 +230,6 @@ impl Masks {
 
     /// Masks addresses, and the text of files that are sent as text.
     fn source(&self, source: &mut Source, media_type: Option<&str>) {
-        const DATA_URL: &str = ";base64,";
         match source {
             Source::Data(data) if media_type.is_some_and(|of| is_text(&normal(of))) => {
                 if let Some(masked) = self.base64(data) {
@@ -239,15 +237,13 @@ impl Masks {
                 }
             }
             Source::Data(_) => {}
-            Source::Url(url) if is_text_url(url) => {
-                let masked = url
-                    .split_once(DATA_URL)
+            Source::Url(url) if url.starts_with("data:") => {
+                let masked = text_data(url)
                     .and_then(|(head, data)| Some([head, DATA_URL, &self.base64(data)?].concat()));
                 if let Some(masked) = masked {
                     *url = masked.into();
                 }
             }
-            Source::Url(url) if url.starts_with("data:") => {}
             Source::Url(url) => self.name(url),
             Source::Stored { id, .. } => self.name(id),
         }
@@ -333,11 +329,11 @@ impl Masks {
     }
 }
 
-fn is_text_url(url: &str) -> bool {
-    let media_type = url
-        .strip_prefix("data:")
-        .and_then(|rest| rest.split_once(";base64,"));
-    media_type.is_some_and(|(of, _)| is_text(&normal(of)))
+/// Returns the beginning of a data URL of a text, and its base64.
+fn text_data(url: &str) -> Option<(&str, &str)> {
+    let (head, data) = url.split_once(DATA_URL)?;
+    let media_type = head.strip_prefix("data:")?;
+    is_text(&normal(media_type)).then_some((head, data))
 }
 
 impl Part {

@@ -8,11 +8,11 @@ pub mod count;
 pub mod cover;
 pub mod excerpt;
 pub mod facts;
-pub mod handle;
 pub mod masks;
 mod note;
 pub mod pairs;
 pub mod pins;
+pub mod recall_handle;
 pub mod rendering;
 pub(crate) mod search;
 pub mod shortening;
@@ -28,11 +28,11 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
 use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
-use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::pins::Pins;
+use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::rendering::Rendering;
-use crate::view::shortening::Shortening;
+use crate::view::shortening::{Shortening, ShorteningKind};
 
 /// The covers and rules by which a log is shown.
 #[derive(Debug, Clone, Default)]
@@ -50,7 +50,7 @@ pub struct View {
     other_size: Size,
     pub(crate) cleared: Option<Arc<Cleared>>,
     /// The most bytes of text that a result may have.
-    pub(crate) max_result_bytes: Option<usize>,
+    pub max_result_bytes: Option<usize>,
     pub(crate) masks: Option<Arc<Masks>>,
     /// A tool reads handles, so shortened texts get one.
     pub(crate) recall: bool,
@@ -63,7 +63,7 @@ pub struct View {
     /// The steps that shortened the view because a request was too long, oldest first.
     pub(crate) shortenings: Arc<[Shortening]>,
     /// Texts after the system prompt, by name.
-    pub(crate) blocks: Arc<[(Box<str>, Box<str>)]>,
+    pub(crate) prompt_texts: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with those texts.
     pub(crate) system: Option<Arc<Message>>,
 }
@@ -86,11 +86,6 @@ impl Cleared {
             calls,
             placeholder: placeholder.into(),
         }
-    }
-
-    /// Returns the same clearing up to another place.
-    pub(crate) fn moved_to(&self, place: (u64, usize)) -> Self {
-        Self::at(place, &self.placeholder)
     }
 }
 
@@ -134,13 +129,13 @@ impl View {
             .plus(Size::new(8, 0))
     }
 
-    /// Returns the size of its blocks, pins and shortenings.
+    /// Returns the size of its texts, pins and shortenings.
     fn rules_size(&self) -> Size {
-        let blocks: usize = self.blocks.iter().map(|(_, text)| text.len()).sum();
+        let texts: usize = self.prompt_texts.iter().map(|(_, text)| text.len()).sum();
         let pins = self.pins();
         let (pins, bytes) = pins.map_or((0, 0), |pins| (pins.iter().count(), pins.bytes()));
-        let terms = 4 * (self.blocks.len() + pins) + STEP * self.shortenings.len();
-        Size::new(terms, blocks + bytes)
+        let terms = 4 * (self.prompt_texts.len() + pins) + STEP * self.shortenings.len();
+        Size::new(terms, texts + bytes)
     }
 
     /// Returns true if both are noted the same with a request: all but the masks and the counts over the log.
@@ -155,7 +150,7 @@ impl View {
     fn has_rules_of(&self, other: &Self) -> bool {
         self.cleared == other.cleared
             && self.max_result_bytes == other.max_result_bytes
-            && self.blocks == other.blocks
+            && self.prompt_texts == other.prompt_texts
             && self.recall == other.recall
             && self.index == other.index
             && self.user_bytes == other.user_bytes
@@ -170,10 +165,16 @@ impl View {
         self.other_size = own.plus(Size::new(MASK * masks, 0));
     }
 
-    /// Leaves out the steps that shortened it and have no effect any more.
+    /// Leaves out the steps without effect: all their iterations are shown again, or gone.
     pub(crate) fn retain_shortenings(&mut self, newest: u64) {
         let mut steps = self.shortenings.to_vec();
-        shortening::retain(&mut steps, &self.covers, newest);
+        steps.retain_mut(|step| {
+            step.last = step.last.min(newest);
+            let covered = self.covers.range(..=step.last).next_back();
+            let is_covered = || covered.is_some_and(|(_, cover)| cover.last >= step.first);
+            let is_there = step.kind == ShorteningKind::Cleared || is_covered();
+            is_there && step.iteration <= newest && step.first <= step.last
+        });
         self.shortenings = steps.into();
     }
 
@@ -188,18 +189,6 @@ impl View {
     #[must_use]
     pub fn changes_looks(&self) -> bool {
         self.masks.is_some() || self.cleared.is_some() || self.max_result_bytes.is_some()
-    }
-
-    /// Returns the number of covers.
-    #[must_use]
-    pub fn count_covers(&self) -> usize {
-        self.covers.size()
-    }
-
-    /// Returns the most bytes of text that a result may have.
-    #[must_use]
-    pub const fn max_result_bytes(&self) -> Option<usize> {
-        self.max_result_bytes
     }
 
     /// Returns the place before which results are cleared.
@@ -220,17 +209,10 @@ impl View {
         self.pins.as_deref()
     }
 
-    /// Returns the limit of an index in thousandths of the tokens that it stands for, and the bytes of the user's words in
-    /// it.
-    #[must_use]
-    pub const fn index(&self) -> (usize, Option<usize>) {
-        (self.index, self.user_bytes)
-    }
-
     /// Returns the texts after the system prompt, by name.
     #[must_use]
-    pub fn blocks(&self) -> &[(Box<str>, Box<str>)] {
-        &self.blocks
+    pub fn prompt_texts(&self) -> &[(Box<str>, Box<str>)] {
+        &self.prompt_texts
     }
 
     /// Returns the cover over an iteration, with the number of its first.
@@ -296,25 +278,26 @@ impl Stretch<'_> {
 }
 
 /// Returns the system prompt and the texts after it, with blank lines between.
-pub(crate) fn with_blocks(system: Option<&Message>, blocks: &[(Box<str>, Box<str>)]) -> Content {
-    let blocks = blocks.iter().map(|(_, text)| &**text);
-    let blocks = blocks.collect::<Vec<_>>().join("\n\n");
+pub(crate) fn with_prompt_texts(
+    system: Option<&Message>,
+    texts: &[(Box<str>, Box<str>)],
+) -> Content {
+    let texts = texts.iter().map(|(_, text)| &**text);
+    let texts = texts.collect::<Vec<_>>().join("\n\n");
     match system.map(|system| &system.content) {
-        None | Some(Content::None) => Content::Text(blocks.into_bytes().into()),
-        Some(Content::Text(text)) => Content::Text(
-            [text, b"\n\n".as_slice(), blocks.as_bytes()]
-                .concat()
-                .into(),
-        ),
+        None | Some(Content::None) => Content::Text(texts.into_bytes().into()),
+        Some(Content::Text(text)) => {
+            Content::Text([text, b"\n\n".as_slice(), texts.as_bytes()].concat().into())
+        }
         Some(Content::Parts(parts)) => {
-            let block = Part::text(blocks.into_bytes().into());
-            Content::Parts(parts.iter().cloned().chain([block]).collect())
+            let text = Part::text(texts.into_bytes().into());
+            Content::Parts(parts.iter().cloned().chain([text]).collect())
         }
     }
 }
 
 /// Makes a user message that stands for iterations, marked as a summary of them.
-pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<Handle>) -> Message {
+pub(crate) fn summary(first: u64, last: u64, text: &str, handle: Option<RecallHandle>) -> Message {
     let range = match first == last {
         true => format!("iteration {first}"),
         false => format!("iterations {first} to {last}"),

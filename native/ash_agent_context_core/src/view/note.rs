@@ -4,8 +4,8 @@ use crate::log::call::ToolCall;
 use crate::log::message::Outcome;
 use crate::tokens::Method;
 use crate::value::{letters, Value};
-use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
+use crate::view::recall_handle::{RecallHandle, RECALL};
 
 /// A note may have so many tokens.
 const TOKENS: u64 = 20;
@@ -15,7 +15,7 @@ const LONG: usize = 120;
 
 /// Returns `[12 KB read_file lib/a.ex, recall 17.2-431]`.
 pub(super) fn of_cleared(
-    handle: Handle,
+    handle: RecallHandle,
     call: &ToolCall,
     masks: Option<&Masks>,
     outcome: &Outcome,

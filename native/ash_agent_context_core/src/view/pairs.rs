@@ -106,10 +106,7 @@ impl Pairs<'_> {
     fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
         let iteration = self.log.get_numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));
-        let part = entry.and_then(|entry| match &entry.message.content {
-            Content::Parts(parts) => parts.get(place.part),
-            _ => None,
-        });
+        let part = entry.and_then(|entry| entry.message.content.parts().get(place.part));
         part.is_some_and(|part| masks.part(part).is_some())
     }
 }

@@ -96,18 +96,9 @@ impl Pins {
         self.pins.iter().map(bytes).sum()
     }
 
-    /// Returns true if a result stays whole.
-    pub(crate) fn has_result(&self, iteration: u64, slot: usize) -> bool {
-        self.has(iteration, &Pin::Result(iteration, slot))
-    }
-
-    /// Returns true if a message stays.
-    pub(crate) fn has_message(&self, iteration: u64, position: usize) -> bool {
-        self.has(iteration, &Pin::Message(iteration, position))
-    }
-
-    fn has(&self, iteration: u64, pin: &Pin) -> bool {
-        let all = Pin::Iteration(iteration);
+    /// Returns true if a message or a result is pinned, or all of its iteration.
+    pub(crate) fn has(&self, pin: &Pin) -> bool {
+        let all = Pin::Iteration(pin.iteration());
         self.pins.iter().any(|one| one == pin || *one == all)
     }
 

@@ -13,11 +13,11 @@ use crate::value::letters;
 use crate::value::word::words;
 use crate::value::Value;
 use crate::view::change::{Change, ChangeKind};
-use crate::view::handle::{Handle, RECALL};
 use crate::view::masks::Masks;
 use crate::view::note;
 use crate::view::pairs::Pairs;
-use crate::view::pins::Pins;
+use crate::view::pins::{Pin, Pins};
+use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::texts::output_text;
 
 /// The look of one iteration's messages.
@@ -135,21 +135,9 @@ impl<'a> Rendering<'a> {
         self
     }
 
-    /// Returns the look with all results cleared.
-    pub(crate) fn cleared_with(mut self, placeholder: &'a str) -> Self {
-        (self.cleared, self.placeholder) = (usize::MAX, placeholder);
-        self
-    }
-
     /// Returns the look where results may have only so many bytes.
     pub(crate) fn at_most(mut self, most: usize) -> Self {
         self.most = self.most.min(most);
-        self
-    }
-
-    /// Returns the look for a request that sends only these halves of pairs.
-    pub(crate) fn beside(mut self, pairs: Option<Pairs<'a>>) -> Self {
-        self.pairs = pairs;
         self
     }
 
@@ -160,12 +148,12 @@ impl<'a> Rendering<'a> {
 
     /// Returns a key for the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
-        self.key(iteration.count_calls(), iteration.longest_result())
+        self.key(iteration.count_calls(), iteration.longest)
     }
 
     /// Returns such a key for the results of a message.
     pub(crate) fn key_of_results(&self, exchange: &Exchange) -> u64 {
-        self.key(exchange.count_calls(), exchange.longest_result())
+        self.key(exchange.count_calls(), exchange.longest)
     }
 
     /// Returns such a key for a message.
@@ -197,7 +185,7 @@ impl<'a> Rendering<'a> {
 
     fn is_pinned(&self, slot: usize) -> bool {
         let pins = self.pins;
-        pins.is_some_and(|pins| pins.has_result(self.iteration, self.before + slot))
+        pins.is_some_and(|pins| pins.has(&Pin::Result(self.iteration, self.before + slot)))
     }
 
     /// Returns the lines of a result with pinned facts, but for those that are there already.
@@ -232,7 +220,10 @@ impl<'a> Rendering<'a> {
         let mut shown = Message::new(message.role, content, calls, message.metadata.clone());
         if shown.content.count_parts() == message.content.count_parts() {
             // Its order is still the provider's.
-            shown.original = message.original.as_ref().map(Original::without_elements);
+            shown.original = message.original.clone().map(|original| Original {
+                json: Box::default(),
+                ..original
+            });
         }
         let mut reply = message.reply.as_deref().cloned();
         if let Some(reply) = &mut reply {
@@ -251,31 +242,28 @@ impl<'a> Rendering<'a> {
             if let Some(outcome) = outcome {
                 let output = self.output(slot, call, outcome);
                 let shown = output.map(|output| Arc::new(Outcome::new(outcome.status, output)));
-                other.fill_shared(slot, shown.unwrap_or_else(|| outcome.clone()));
+                other.fill(slot, shown.unwrap_or_else(|| outcome.clone()));
             }
         }
         other.metadata.clone_from(&exchange.metadata);
-        other.copy_decisions(exchange);
+        other.decisions.clone_from(&exchange.decisions);
         Some(other)
     }
 
-    /// Returns the changes that the look makes to a message, for a report.
-    pub(crate) fn changes_of_message(&self, message: &Message) -> Vec<Change> {
+    /// Returns the change that the look makes to a message, for a report.
+    pub(crate) fn change_of_message(&self, message: &Message) -> Option<Change> {
         // Pairs are reported where they are written.
         let alone = Self {
             pairs: None,
             ..*self
         };
-        let changed = alone
-            .message(message)
-            .is_some_and(|shown| shown.content != message.content || shown.calls != message.calls);
-        let role = message.role.name().to_owned();
-        let masked = changed.then_some(Change {
+        let shown = alone.message(message)?;
+        let is_changed = shown.content != message.content || shown.calls != message.calls;
+        is_changed.then(|| Change {
             what: ChangeKind::MaskedText,
-            from: role,
+            from: message.role.name().to_owned(),
             to: None,
-        });
-        masked.into_iter().collect()
+        })
     }
 
     /// Returns the changes that the look makes to results, for a report. Each is named by the id of its call.
@@ -309,7 +297,7 @@ impl<'a> Rendering<'a> {
     fn output(&self, slot: usize, call: &ToolCall, outcome: &Outcome) -> Option<Output> {
         let handle = || {
             let slot = self.before + slot;
-            let handle = Handle::of_result(self.iteration, slot, call, outcome);
+            let handle = RecallHandle::of_result(self.iteration, slot, call, outcome);
             self.recall.then_some(handle)
         };
         let look = self.result(slot, outcome);
@@ -350,7 +338,7 @@ impl<'a> Rendering<'a> {
 /// The limits and the note for cutting a text.
 struct TextCut {
     most: usize,
-    handle: Option<Handle>,
+    handle: Option<RecallHandle>,
 }
 
 impl TextCut {

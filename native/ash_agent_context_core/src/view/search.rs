@@ -18,7 +18,7 @@ const AS_ASKED: f64 = 1_000.0;
 /// So many words of a question are looked for.
 const MOST_WORDS: usize = 32;
 
-/// Bytes of a snippet on either side of a match.
+/// Bytes of a excerpt on either side of a match.
 const AROUND: usize = 120;
 
 /// A search, fed with one text after the other.
@@ -113,7 +113,7 @@ impl Search {
     }
 
     /// Returns the piece of a text around the question's words together, or around one of them, on one line.
-    pub fn snippet(&self, text: &str) -> String {
+    pub fn excerpt(&self, text: &str) -> String {
         let found = find(text, &self.asked).map(|start| (start, start + self.asked.len()));
         let (start, end) = found.or_else(|| self.words.find(text)).unwrap_or((0, 0));
         let from = text.floor_char_boundary(start.saturating_sub(AROUND));

@@ -1,7 +1,6 @@
 //! The steps that shorten a view because a request was too long, and their causes.
 
 use crate::value::word::words;
-use crate::view::cover::Covers;
 
 /// A view keeps so many steps; the oldest go first.
 const MOST: usize = 50;
@@ -62,15 +61,4 @@ pub(crate) fn take_back(
     let place = cleared.min(step.before);
     steps.retain(|step| step.kind != ShorteningKind::Cleared || step.before < place);
     place
-}
-
-/// Leaves out the steps without effect: all their iterations are shown again, or gone.
-pub(crate) fn retain(steps: &mut Vec<Shortening>, covers: &Covers, newest: u64) {
-    steps.retain_mut(|step| {
-        step.last = step.last.min(newest);
-        let covered = covers.range(..=step.last).next_back();
-        let is_covered = || covered.is_some_and(|(_, cover)| cover.last >= step.first);
-        let is_there = step.kind == ShorteningKind::Cleared || is_covered();
-        is_there && step.iteration <= newest && step.first <= step.last
-    });
 }

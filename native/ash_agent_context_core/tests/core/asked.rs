@@ -51,7 +51,7 @@ fn answer(context: &Context, known: bool) -> Context {
 /// The text of the block that the view has; `None` for the log as it is.
 fn blocks(context: &Context, number: i64) -> Option<Option<String>> {
     let (_, view) = context.request_view(context.iteration(number).unwrap())?;
-    Some(view.map(|view| view.blocks()[0].1.to_string()))
+    Some(view.map(|view| view.prompt_texts()[0].1.to_string()))
 }
 
 proptest! {

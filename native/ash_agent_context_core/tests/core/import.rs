@@ -95,7 +95,7 @@ fn a_valid_history_needs_no_repair() {
     assert_eq!(results(&context, 1), [pair("a", "1")]);
     assert_eq!(results(&context, 3), [pair("a", "2")]);
     let roles: Vec<Role> = context
-        .log()
+        .all_messages()
         .filter_map(|message| match message {
             MessageRef::Added(message) => Some(message.role),
             MessageRef::Results(..) => None,

@@ -155,7 +155,7 @@ fn answer(context: &Context, text: &str, call: Option<(&str, &str)>) -> Option<C
     let mut content = vec![serde_json::json!({"type": "text", "text": text})];
     if let Some((id, arguments)) = call {
         content.push(serde_json::json!({
-            "type": "tool_use", "id": id, "name": "rendering", "input": {"query": arguments}
+            "type": "tool_use", "id": id, "name": "look", "input": {"query": arguments}
         }));
     }
     let body = serde_json::json!({"type": "message", "role": "assistant", "content": content});
@@ -176,8 +176,8 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
             .ok(),
         Step::Answer(words) => answer(context, &text(words), None),
         Step::Work(arguments, result) => {
-            let id = format!("c{}", context.count_log());
-            let asked = answer(context, "I rendering.", Some((&id, &text(arguments))))?;
+            let id = format!("c{}", context.count_all_messages());
+            let asked = answer(context, "I look.", Some((&id, &text(arguments))))?;
             let result = Value::Tuple([Value::atom("ok"), Value::text(&text(result))].into());
             let given = Value::Tuple([Value::text(&id), result].into());
             asked
@@ -267,7 +267,7 @@ fn leaves(context: &Context) -> Vec<String> {
             }
         }
     };
-    for message in context.log() {
+    for message in context.all_messages() {
         match message {
             MessageRef::Added(message) => {
                 add(&message.content, &mut texts);
@@ -339,7 +339,7 @@ fn shown(context: &Context) -> Vec<(String, String)> {
     let mut tell = |who: &str, what: String| shown.push((who.to_owned(), what));
     tell("the view", messages(context));
     for iteration in context.iterations() {
-        let asked = context.as_asked(iteration);
+        let asked = context.as_asked(iteration, false);
         if let Some(asked) = asked.filter(|asked| masks(asked) == masks(context)) {
             tell("an earlier view", messages(&asked));
         }

@@ -88,5 +88,5 @@ fn whoever_alone_has_summaries_is_heavy_to_drop() {
     }
     let expanded = context.expand(1, 3_000, at(0));
     assert!(context.is_heavy_to_drop());
-    assert_eq!(expanded.count_messages(), expanded.log().count());
+    assert_eq!(expanded.count_messages(), expanded.all_messages().count());
 }

@@ -351,7 +351,7 @@ fn a_summary_says_what_it_stands_for() {
     };
     let summed = |last| {
         let context = turns(4).summarize(1, last, "all", at(1)).unwrap();
-        assert_eq!(context.view().unwrap().count_covers(), 1);
+        assert_eq!(context.view().unwrap().covers().count(), 1);
         sent(&context, Provider::Anthropic)
     };
     assert!(summed(1).contains("[Summary of iteration 1 of this conversation]\\nall"));
@@ -359,7 +359,7 @@ fn a_summary_says_what_it_stands_for() {
     assert!(turns(4).view().is_none());
     let covered = turns(4).summarize(1, 1, "all", at(1)).unwrap();
     let covered = covered.summarize(3, 3, "all", at(1)).unwrap();
-    assert_eq!(covered.view().unwrap().count_covers(), 2);
+    assert_eq!(covered.view().unwrap().covers().count(), 2);
 }
 
 /// What attributes with these iterations are refused for.

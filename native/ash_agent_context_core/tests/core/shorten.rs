@@ -101,7 +101,10 @@ fn each_step_is_shorter_than_the_one_before_and_is_kept_with_its_cause() {
             assert_eq!(size.terms, 8 * (number + 1));
         }
         assert_eq!(stored(shorter).shortenings(), shorter.shortenings());
-        assert_eq!(shorter.log().count(), context.log().count());
+        assert_eq!(
+            shorter.all_messages().count(),
+            context.all_messages().count()
+        );
     }
 }
 

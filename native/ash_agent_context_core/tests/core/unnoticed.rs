@@ -122,7 +122,7 @@ fn a_child_has_its_parent_s_masks_and_limit() {
     let parent = parent.put_max_result_bytes(Some(150), at(0));
     let child = parent.seed(2, 3, "child", at(0)).unwrap();
     let view = child.view().unwrap();
-    assert_eq!(view.max_result_bytes(), Some(150));
+    assert_eq!(view.max_result_bytes, Some(150));
     let last = child.messages().last().unwrap();
     let seen = last.see();
     let MessageRef::Added(message) = seen.message() else {

@@ -53,8 +53,8 @@ proptest! {
         let plain = plain.put_max_result_bytes(None, at(1)).put_prompt_block("b", None, at(1));
         let plain = plain.clear_tool_results(usize::MAX, "-", at(1));
         prop_assert!(plain.view().is_none());
-        prop_assert_eq!(plain.count_messages(), plain.count_log());
-        prop_assert_eq!(plain.messages().count(), plain.log().count());
+        prop_assert_eq!(plain.count_messages(), plain.count_all_messages());
+        prop_assert_eq!(plain.messages().count(), plain.all_messages().count());
     }
 
     #[test]
@@ -223,11 +223,11 @@ fn covers_over_each_iteration_take_linear_time() {
             assert_eq!(hidden.view().unwrap().covers().count(), 1);
             assert_eq!(
                 hidden.expand(0, u64::MAX, at(1)).count_messages(),
-                context.count_log()
+                context.count_all_messages()
             );
             assert_eq!(
                 context.expand(0, u64::MAX, at(1)).count_messages(),
-                context.count_log()
+                context.count_all_messages()
             );
         })
     };
@@ -283,5 +283,5 @@ fn a_mask_leaves_the_log() {
         text(masked.messages().next().unwrap().see().message()),
         "a $0"
     );
-    assert_eq!(text(masked.log().next().unwrap()), "a secret");
+    assert_eq!(text(masked.all_messages().next().unwrap()), "a secret");
 }

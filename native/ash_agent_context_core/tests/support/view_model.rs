@@ -594,14 +594,12 @@ impl Pair {
         assert_eq!(copy.usage(), self.context.usage());
         for method in METHODS {
             assert_eq!(copy.count_tokens(method), self.context.count_tokens(method));
-            assert_eq!(
-                copy.token_breakdown(method),
-                self.context.token_breakdown(method)
-            );
         }
         for method in METHODS.into_iter().flatten() {
             let whole = self.context.view_tokens(method, 0, u64::MAX).total();
-            let system = self.context.token_breakdown(Some(method)).system;
+            let tokens = self.context.tokens(method);
+            assert_eq!(copy.tokens(method), tokens);
+            let system = tokens.system;
             assert_eq!(self.context.count_tokens(Some(method)), whole + system);
         }
     }

@@ -1,12 +1,12 @@
 //! The attributes of spans, under the conventions' names.
 
-use crate::context::asked::{find_parameter, most_output_names};
 use crate::context::cause::Cause;
+use crate::context::inputs::{find_most_output, find_parameter};
 use crate::log::message::{Message, Outcome, Status};
 use crate::log::reply::Finish;
+use crate::policy::account::AccountRow;
 use crate::prices::rates::Money;
 use crate::prices::usage::Usage;
-use crate::request::account::AccountRow;
 use crate::trace::otlp::options::Conventions;
 use crate::trace::otlp::proto::{Any, AnyValue, AnyValues, KeyValue};
 use crate::value::Value;
@@ -157,8 +157,8 @@ impl SpanAttributes {
         };
         for (name, keys, form) in PARAMETERS {
             let value = match keys {
-                [] => find_parameter(body, &most_output_names()),
-                keys => find_parameter(body, keys),
+                [] => find_most_output(body),
+                keys => keys.iter().find_map(|key| find_parameter(body, key)),
             };
             let value = value.and_then(|value| form.read(value));
             if let Some(value) = value {

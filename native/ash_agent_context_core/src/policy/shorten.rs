@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::context::rent::Rent;
 use crate::context::Context;
+use crate::policy::rent::Rent;
 use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::view::shortening::{self, Pressure, Shortening, ShorteningKind};

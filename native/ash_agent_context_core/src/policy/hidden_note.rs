@@ -4,17 +4,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::facts::{keys, Fact, Facts};
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
-use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
+use crate::policy::facts::{keys, Fact, Facts};
 use crate::tokens::Method;
 use crate::value::time::Time;
-use crate::view::handle::RECALL;
 use crate::view::note;
-use crate::view::pins::Pins;
+use crate::view::pins::{Pin, Pins};
+use crate::view::recall_handle::RECALL;
 use crate::view::rendering::Rendering;
 
 /// So many bytes of the user's words are quoted by default.
@@ -36,21 +35,12 @@ const LEAST: u64 = 8;
 /// text would take quadratic time.
 pub(crate) const SEARCHES: usize = 256;
 
-/// How detailed a block is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BlockDetail {
-    /// All that the rules of the view ask for.
-    All,
-    /// A handle and the pins only.
-    Least,
-}
-
 impl Context {
-    /// Sets how detailed the blocks for hidden iterations are: thousandths of their tokens for an index, and bytes of the
-    /// user's words; `None` leaves them. Blocks that are there already are made anew.
+    /// Sets how detailed the notes for hidden iterations are: thousandths of their tokens for an index, and bytes of the
+    /// user's words; `None` leaves them. Notes that are there already are made anew.
     ///
     /// # Complexity
-    /// O(the log) for each block
+    /// O(the log) for each note
     #[must_use]
     pub fn put_index(&self, share: Option<usize>, user_bytes: Option<usize>, at: Time) -> Self {
         self.changed(at, |next| {
@@ -64,8 +54,17 @@ impl Context {
         })
     }
 
-    /// Returns the message in the place of a hidden range.
-    pub(crate) fn block(&self, first: u64, last: u64, told: BlockDetail) -> Option<Arc<Message>> {
+    /// Returns the message in the place of a hidden range, as detailed as the rules of the view ask for.
+    pub(crate) fn hidden_note(&self, first: u64, last: u64) -> Option<Arc<Message>> {
+        self.make_note(first, last, false)
+    }
+
+    /// Returns this message with a handle and the pins only.
+    pub(crate) fn least_note(&self, first: u64, last: u64) -> Option<Arc<Message>> {
+        self.make_note(first, last, true)
+    }
+
+    fn make_note(&self, first: u64, last: u64, is_least: bool) -> Option<Arc<Message>> {
         let view = self.view()?;
         let handle = self.handle_over(first, last);
         let pinned = self.pinned_lines(first, last);
@@ -78,15 +77,15 @@ impl Context {
         };
         let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
         let mut text = format!("[{range} hidden{recall}]");
-        let user = match told {
-            BlockDetail::All if handle.is_some() => self.user_lines(first, last, &pinned),
+        let user = match handle {
+            Some(_) if !is_least => self.user_lines(first, last, &pinned),
             _ => Vec::new(),
         };
         for line in user.iter().chain(&pinned) {
             text.push('\n');
             text.push_str(line);
         }
-        if view.index > 0 && told == BlockDetail::All {
+        if view.index > 0 && !is_least {
             self.add_index(first, last, view.index, &mut text);
         }
         Some(Arc::new(note(first, last, text)))
@@ -98,27 +97,17 @@ impl Context {
         let Some(pins) = self.view().and_then(|view| view.pins.as_deref()) else {
             return lines;
         };
-        for (number, before, entry) in self.entries_of(first, last) {
-            for said in Said::of(entry) {
-                let text = said.text(self.masks());
-                let label = said.label();
-                if is_pinned(pins, number, before, entry, &said) {
-                    lines.push(format!("{label}{text}"));
-                } else {
-                    let facts = pins.lines(&text).into_iter();
-                    lines.extend(facts.map(|line| format!("{label}{line}")));
-                }
+        for (number, said) in self.texts_between(first, last) {
+            let text = said.text(self.masks());
+            let label = said.label();
+            if is_pinned(pins, number, &said) {
+                lines.push(format!("{label}: {text}"));
+            } else {
+                let facts = pins.lines(&text).into_iter();
+                lines.extend(facts.map(|line| format!("{label}: {line}")));
             }
         }
         lines
-    }
-
-    /// Returns the entries of a range, each with its iteration and the slots before it.
-    fn entries_of(&self, first: u64, last: u64) -> impl Iterator<Item = (u64, usize, &Entry)> {
-        self.log.between(first, last).flat_map(|iteration| {
-            let entries = iteration.placed_entries();
-            entries.map(move |(before, entry)| (iteration.number, before, entry))
-        })
     }
 
     /// Returns the user's words in a range, as many as fit: the newest ones, oldest first.
@@ -131,7 +120,7 @@ impl Context {
         let mut lines = Vec::new();
         let back = iterations.rev();
         for entry in back.flat_map(|iteration| iteration.entries().rev()) {
-            let said = Said::Message(&entry.message);
+            let said = LogText::Message(entry.position, &entry.message);
             if !said.is_of_user() {
                 continue;
             }
@@ -180,19 +169,11 @@ impl Context {
 
     /// Returns the facts of a range, the likeliest to be needed again first.
     pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<Fact> {
-        let used = self.list_used(u64::MAX);
+        let used = self.list_used();
         let mut facts = Facts::new(&used);
-        for (number, before, entry) in self.entries_of(first, last) {
-            for said in Said::of(entry) {
-                let place = match said {
-                    Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => {
-                        continue;
-                    }
-                    Said::Result(slot, ..) => Some(before + slot),
-                    _ => None,
-                };
-                facts.read(&said, (number, place), self.masks());
-            }
+        let texts = self.texts_between(first, last);
+        for (number, said) in texts.filter(|(_, said)| !said.is_recall()) {
+            facts.read(&said, (number, said.slot()), self.masks());
         }
         facts.rank()
     }
@@ -238,14 +219,12 @@ pub(crate) fn append_facts<'f>(
     appended
 }
 
-fn is_pinned(pins: &Pins, number: u64, before: usize, entry: &Entry, said: &Said<'_>) -> bool {
-    match said {
-        Said::Message(_) => pins.has_message(number, entry.position),
-        Said::Result(slot, ..) => pins.has_result(number, before + slot),
+fn is_pinned(pins: &Pins, number: u64, said: &LogText<'_>) -> bool {
+    pins.has(&match said {
+        LogText::Message(position, _) => Pin::Message(number, *position),
         // A pinned result pins its call and the decision about it, too.
-        Said::Call(call) | Said::Decision(call, _) => {
-            let slot = entry.message.calls.iter().position(|one| one.id == call.id);
-            slot.is_some_and(|slot| pins.has_result(number, before + slot))
+        LogText::Result(slot, ..) | LogText::Call(slot, _) | LogText::Decision(slot, ..) => {
+            Pin::Result(number, *slot)
         }
-    }
+    })
 }

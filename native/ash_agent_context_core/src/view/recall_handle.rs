@@ -19,7 +19,7 @@ const CHECKS: u64 = 1_000;
 
 /// The place that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handled {
+pub enum RecallPlace {
     /// The result of a call.
     Result {
         /// The number of the iteration.
@@ -33,18 +33,18 @@ pub enum Handled {
 
 /// A place in the log, with a checksum of its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handle {
+pub struct RecallHandle {
     /// The place.
-    pub of: Handled,
+    pub of: RecallPlace,
     check: Checksum,
 }
 
-impl Handle {
+impl RecallHandle {
     pub(crate) fn of_result(iteration: u64, slot: usize, call: &ToolCall, of: &Outcome) -> Self {
         let mut check = Checksum::default();
         check.add_result(call, of);
         Self {
-            of: Handled::Result {
+            of: RecallPlace::Result {
                 iteration,
                 call: slot + 1,
             },
@@ -62,7 +62,7 @@ impl Handle {
             check.add_iteration(iteration);
         }
         Self {
-            of: Handled::Iterations(first, last),
+            of: RecallPlace::Iterations(first, last),
             check: check.end(),
         }
     }
@@ -71,8 +71,8 @@ impl Handle {
     pub(crate) fn tokens(self) -> u64 {
         let digits = |number: u64| u64::from(number.checked_ilog10().unwrap_or(0) / 3 + 1);
         let (one, other) = match self.of {
-            Handled::Result { iteration, call } => (iteration, call as u64),
-            Handled::Iterations(first, last) => (first, last),
+            RecallPlace::Result { iteration, call } => (iteration, call as u64),
+            RecallPlace::Iterations(first, last) => (first, last),
         };
         digits(one) + digits(other) + 5
     }
@@ -86,26 +86,26 @@ impl Handle {
         let (place, check) = text.trim_matches(around).rsplit_once('-')?;
         let number = |text: &str| -> Option<u64> { text.parse().ok() };
         let of = if let Some((first, last)) = place.split_once("..") {
-            Handled::Iterations(number(first)?, number(last)?)
+            RecallPlace::Iterations(number(first)?, number(last)?)
         } else if let Some((iteration, call)) = place.split_once('.') {
-            Handled::Result {
+            RecallPlace::Result {
                 iteration: number(iteration)?,
                 call: usize::try_from(number(call)?).ok()?,
             }
         } else {
-            Handled::Iterations(number(place)?, number(place)?)
+            RecallPlace::Iterations(number(place)?, number(place)?)
         };
         let check = Checksum::read(check)?;
         Some(Self { of, check })
     }
 }
 
-impl fmt::Display for Handle {
+impl fmt::Display for RecallHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.of {
-            Handled::Result { iteration, call } => write!(f, "{iteration}.{call}-")?,
-            Handled::Iterations(first, last) if first == last => write!(f, "{first}-")?,
-            Handled::Iterations(first, last) => write!(f, "{first}..{last}-")?,
+            RecallPlace::Result { iteration, call } => write!(f, "{iteration}.{call}-")?,
+            RecallPlace::Iterations(first, last) if first == last => write!(f, "{first}-")?,
+            RecallPlace::Iterations(first, last) => write!(f, "{first}..{last}-")?,
         }
         write!(f, "{:03}", self.check.0)
     }

@@ -7,13 +7,13 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::decision::{CallStatus, Decision};
+use crate::log::decision::{CallStatus, Decision, Stage};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
-use crate::log::Log;
 use crate::value::difference::find_differences;
 use crate::value::letters::hex;
 use crate::value::time::Time;
@@ -36,7 +36,7 @@ impl Exchange {
     }
 }
 
-impl Log {
+impl Context {
     /// Notes that somebody has to decide about a pending call before it runs: with the given arguments, or else those it was
     /// asked about with, or else its own.
     ///
@@ -48,18 +48,20 @@ impl Log {
         arguments: Option<Value>,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, call, asked } = self.find_undecided(id, "asked")?;
+        let (slot, call, asked) = self.find_undecided(id, "asked")?;
         let arguments = arguments
             .or_else(|| asked.cloned())
             .filter(|shown| *shown != call.arguments.value);
-        Ok(self.with_decision(at, |exchange| exchange.ask(slot, arguments)))
+        Ok(self.with_decision(at, |exchange| {
+            exchange.decisions.set(slot, Stage::Asked(arguments))
+        }))
     }
 
     /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
     /// whoever decides has seen, where they say so.
     ///
     /// # Errors
-    /// As [`Log::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
+    /// As [`Context::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
     pub fn approve_tool_call(
         &self,
         id: &str,
@@ -67,7 +69,7 @@ impl Log {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, call, asked } = self.find_undecided(id, "approved")?;
+        let (slot, call, asked) = self.find_undecided(id, "approved")?;
         let own = &call.arguments.value;
         let to_run = asked.unwrap_or(own);
         if let Some(shown) = shown.filter(|shown| *shown != to_run) {
@@ -87,7 +89,7 @@ impl Log {
         // There is nothing to run for a request for approval: the provider waits for the word.
         let is_word = call.kind == CallKind::McpApproval;
         Ok(self.with_decision(at, |exchange| {
-            exchange.decide(slot, decision);
+            exchange.decisions.set(slot, Stage::Decided(decision));
             if is_word {
                 let yes = Output::Value(Value::Bool(true));
                 exchange.fill(slot, Outcome::new(Status::Ok, yes));
@@ -98,7 +100,7 @@ impl Log {
     /// Ends a pending call with an error that tells the model of the denial.
     ///
     /// # Errors
-    /// As [`Log::ask_about_tool_call`].
+    /// As [`Context::ask_about_tool_call`].
     pub fn deny_tool_call(
         &self,
         id: &str,
@@ -106,7 +108,7 @@ impl Log {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let Undecided { slot, asked, .. } = self.find_undecided(id, "denied")?;
+        let (slot, _, asked) = self.find_undecided(id, "denied")?;
         let outcome = make_denial(&reason);
         let decision = Decision {
             approved: false,
@@ -117,7 +119,7 @@ impl Log {
             digest: None,
         };
         Ok(self.with_decision(at, |exchange| {
-            exchange.decide(slot, decision);
+            exchange.decisions.set(slot, Stage::Decided(decision));
             exchange.fill(slot, outcome);
         }))
     }
@@ -125,10 +127,10 @@ impl Log {
     /// Returns true if a call waits to run and was approved with these very arguments.
     ///
     /// # Complexity
-    /// As [`Log::tool_call_status`], and O(the arguments).
+    /// As [`Context::tool_call_status`], and O(the arguments).
     #[must_use]
     pub fn is_approved(&self, id: &str, arguments: &Value) -> bool {
-        let found = self.current.last().and_then(|entry| place(entry, id));
+        let found = self.current().last().and_then(|entry| place(entry, id));
         let Some((slot, call, exchange)) = found else {
             return false;
         };
@@ -144,14 +146,14 @@ impl Log {
     /// Returns the calls that have neither a decision nor a result, each with the arguments that it would run with. With
     /// `asked`, only those that somebody was asked about; the others may run where nobody has to be asked.
     pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
-        let entry = self.current.last();
+        let entry = self.current().last();
         let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
         calls.into_iter().flat_map(move |(entry, exchange)| {
             let calls = entry.message.calls.iter().enumerate();
             calls.filter_map(move |(slot, call)| {
-                let is_wanted = !asked || exchange.is_asked(slot);
+                let is_wanted = !asked || exchange.decisions.is_asked(slot);
                 let is_pending = exchange.status(slot) == CallStatus::Pending;
-                let arguments = exchange.asked_arguments(slot);
+                let arguments = exchange.decisions.asked_arguments(slot);
                 let arguments = arguments.unwrap_or(&call.arguments.value);
                 (is_pending && is_wanted).then_some((call, arguments))
             })
@@ -159,22 +161,20 @@ impl Log {
     }
 
     fn find_undecided(&self, id: &str, to: &'static str) -> Result<Undecided<'_>, Error> {
-        let found = self.current.last().and_then(|entry| place(entry, id));
+        let found = self.current().last().and_then(|entry| place(entry, id));
         let status = match found {
             Some((slot, _, exchange)) => exchange.status(slot),
             None => self
                 .tool_call_status(id)
                 .ok_or_else(|| Error::UnknownToolCall {
                     id: id.into(),
-                    pending: self.current.pending_ids(),
+                    pending: self.current().pending_ids(),
                 })?,
         };
         match found {
-            Some((slot, call, exchange)) if status == CallStatus::Pending => Ok(Undecided {
-                slot,
-                call,
-                asked: exchange.asked_arguments(slot),
-            }),
+            Some((slot, call, exchange)) if status == CallStatus::Pending => {
+                Ok((slot, call, exchange.decisions.asked_arguments(slot)))
+            }
             _ => Err(Error::IllegalStatus {
                 id: id.into(),
                 from: status.name(),
@@ -185,11 +185,8 @@ impl Log {
 
     fn with_decision(&self, at: Time, change: impl FnOnce(&mut Exchange)) -> Self {
         let mut next = self.clone();
-        next.update_exchange(change);
-        if next.current.count_pending() == 0 {
-            next.complete(at);
-        }
-        next.updated_at = at;
+        next.log.update_exchange(change);
+        next.complete_answered(at);
         next
     }
 
@@ -206,7 +203,7 @@ impl Log {
     /// Returns the decision about the newest call of this id.
     ///
     /// # Complexity
-    /// As [`Log::tool_call_status`].
+    /// As [`Context::tool_call_status`].
     #[must_use]
     pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
         let (slot, _, exchange) = self.find_call(id)?;
@@ -220,18 +217,15 @@ impl Log {
     }
 
     fn find_call(&self, id: &str) -> Option<(usize, &ToolCall, &Exchange)> {
-        self.iterations_back()
+        self.log
+            .iterations_back()
             .flat_map(|iteration| iteration.entries().rev())
             .find_map(|entry| place(entry, id))
     }
 }
 
-struct Undecided<'a> {
-    slot: usize,
-    call: &'a ToolCall,
-    /// The arguments that somebody was asked about.
-    asked: Option<&'a Value>,
-}
+/// An undecided call with its slot, and the arguments that somebody was asked about.
+type Undecided<'a> = (usize, &'a ToolCall, Option<&'a Value>);
 
 fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
     let slot = entry.message.find_call(id)?;

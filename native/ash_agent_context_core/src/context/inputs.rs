@@ -18,7 +18,7 @@ use crate::view::View;
 
 /// The inputs of requests, by iteration.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked {
+pub(crate) struct Inputs {
     /// The views; `None` shows the log as it is.
     pub views: Since<Option<Arc<View>>>,
     /// The provider and the model that a request asks, and the fields of its body beside the messages.
@@ -61,20 +61,18 @@ pub(crate) struct Beginning {
 /// Noted for a request whose masks were taken away.
 const UNMASKED: &str = "none";
 
-/// Returns the providers' names for the limit on the tokens of an answer.
-pub(crate) fn most_output_names() -> Vec<&'static str> {
-    let names = Provider::ALL.iter().flat_map(|of| of.facts().most_output);
-    names.copied().collect()
+/// Returns the limit on the tokens of an answer in a request's body.
+pub(crate) fn find_most_output(body: &Map) -> Option<&Value> {
+    let mut names = Provider::ALL.iter().flat_map(|of| of.facts().most_output);
+    names.find_map(|name| find_parameter(body, name))
 }
 
-/// Returns the first value of a request's body by one of several names.
-pub(crate) fn find_parameter<'b>(body: &'b Map, names: &[&str]) -> Option<&'b Value> {
+/// Returns the value of a request's body by its name, wherever providers have it.
+pub(crate) fn find_parameter<'b>(body: &'b Map, name: &str) -> Option<&'b Value> {
     let fields = Provider::ALL.iter().filter_map(|of| of.facts().parameters);
     let within = fields.filter_map(|field| body.get_named(field)?.as_map());
-    let all: Vec<&Map> = std::iter::once(body).chain(within).collect();
-    names
-        .iter()
-        .find_map(|name| all.iter().find_map(|map| map.get_named(name)))
+    let mut all = std::iter::once(body).chain(within);
+    all.find_map(|map| map.get_named(name))
 }
 
 /// Digests are cut to so many hexadecimal digits.
@@ -83,7 +81,7 @@ const DIGITS: usize = 16;
 /// The fields of a request and its tools, each with the iteration since which it was used.
 pub(crate) type RequestNote<'a> = [Option<(u64, &'a Value)>; 2];
 
-impl Asked {
+impl Inputs {
     /// Returns the view of an iteration's request, and the iteration since which it was used.
     pub fn of(&self, number: u64) -> Option<(u64, Option<&Arc<View>>)> {
         let (since, view) = self.views.of(number)?;
@@ -104,10 +102,7 @@ impl Asked {
     pub fn most_output(&self, number: u64) -> Option<u64> {
         let (_, fields) = self.fields.of(number)?;
         let body = fields.as_map()?.get_named("body")?.as_map()?;
-        match find_parameter(body, &most_output_names()) {
-            Some(Value::Int(most)) => u64::try_from(*most).ok(),
-            _ => None,
-        }
+        find_most_output(body)?.as_count()
     }
 
     /// Returns the digest of the masks of an iteration's request; `None` where it had none.
@@ -184,8 +179,8 @@ impl Asked {
     }
 
     pub fn size(&self) -> Size {
-        let sizes = self.notes().map(|noted| noted.size());
-        sizes.into_iter().fold(self.views.size(), Size::plus)
+        let notes = self.notes().into_iter();
+        self.views.size().plus(notes.map(Since::size).sum())
     }
 
     /// Returns the first iteration whose notes differ from another conversation's.
@@ -279,7 +274,7 @@ fn digest_value(value: &Value) -> Value {
     to_value(digest)
 }
 
-impl PartialEq for Asked {
+impl PartialEq for Inputs {
     fn eq(&self, other: &Self) -> bool {
         self.differs_at(other).is_none()
     }

@@ -3,16 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::block::BlockDetail;
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::exchange::Entry;
+use crate::log::call::ToolCall;
+use crate::log::message::Outcome;
+use crate::policy::facts::At;
 use crate::value::time::Time;
 use crate::value::{letters, steps};
 use crate::view::excerpt::Excerpt;
-use crate::view::handle::{Handle, Handled, RECALL};
 use crate::view::masks::Masks;
+use crate::view::recall_handle::{RecallHandle, RecallPlace};
 use crate::view::rendering::Look;
 use crate::view::search::{FoundText, Search};
 use crate::view::texts::output_text;
@@ -22,7 +23,7 @@ use crate::view::{summary, summary_text};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     /// The handle that reads all of it.
-    pub handle: Handle,
+    pub handle: RecallHandle,
     /// The piece that fits best.
     pub text: String,
     /// The score: higher is better.
@@ -65,7 +66,7 @@ impl Context {
                 let handle = self.handle_over(first, cover.last);
                 cover.summary = Some(Arc::new(summary(first, cover.last, &text, handle)));
             } else if cover.summary.is_none() {
-                cover.note = self.block(first, cover.last, BlockDetail::All);
+                cover.note = self.hidden_note(first, cover.last);
             }
         }
         self.put_covers(covers);
@@ -79,19 +80,19 @@ impl Context {
         let without = covers.filter(|(_, cover)| cover.replacement().is_none());
         let without: Vec<(u64, u64)> = without.map(|(first, cover)| (first, cover.last)).collect();
         for (first, last) in without {
-            if let Some(note) = self.block(first, last, BlockDetail::All) {
+            if let Some(note) = self.hidden_note(first, last) {
                 self.change_cover(first, |cover| cover.note = Some(note));
             }
         }
     }
 
     /// Returns the handle of a range, where the view has handles.
-    pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<Handle> {
+    pub(crate) fn handle_over(&self, first: u64, last: u64) -> Option<RecallHandle> {
         self.has_recall().then(|| self.handle_of(first, last))
     }
 
-    pub(crate) fn handle_of(&self, first: u64, last: u64) -> Handle {
-        Handle::of_iterations(first, last, self.log.between(first, last))
+    pub(crate) fn handle_of(&self, first: u64, last: u64) -> RecallHandle {
+        RecallHandle::of_iterations(first, last, self.log.between(first, last))
     }
 
     /// Reads the text of a handle, as models may read it.
@@ -103,7 +104,7 @@ impl Context {
     /// # Complexity
     /// O(the text)
     pub fn recall(&self, handle: &str, excerpt: &Excerpt<'_>) -> Result<String, Error> {
-        let known = Handle::read(handle);
+        let known = RecallHandle::read(handle);
         let handle = known.ok_or_else(|| Error::UnknownHandle {
             handle: handle.into(),
         })?;
@@ -118,16 +119,15 @@ impl Context {
         self.view()?.masks()
     }
 
-    fn text_of_handle(&self, handle: Handle) -> Option<String> {
+    fn text_of_handle(&self, handle: RecallHandle) -> Option<String> {
         match handle.of {
-            Handled::Result { iteration, call } => {
+            RecallPlace::Result { iteration, call } => {
                 let slot = call.checked_sub(1)?;
-                let (call, outcome) = self.log.get_numbered(iteration)?.calls().nth(slot)?;
-                let outcome = outcome?;
-                (Handle::of_result(iteration, slot, call, outcome) == handle)
+                let (call, outcome) = self.result_at(iteration, slot)?;
+                (RecallHandle::of_result(iteration, slot, call, outcome) == handle)
                     .then(|| output_text(outcome, self.masks()).into_owned())
             }
-            Handled::Iterations(first, last) => {
+            RecallPlace::Iterations(first, last) => {
                 let known = self.first_number()..=self.current_iteration();
                 let is_known = first <= last && known.contains(&first) && known.contains(&last);
                 (is_known && self.handle_of(first, last) == handle)
@@ -136,15 +136,26 @@ impl Context {
         }
     }
 
+    fn result_at(&self, number: u64, slot: usize) -> Option<(&ToolCall, &Outcome)> {
+        let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
+        Some((call, outcome?))
+    }
+
+    /// Returns the handle of a text of the log.
+    pub(crate) fn handle_at(&self, (number, slot): At) -> Option<RecallHandle> {
+        let Some(slot) = slot else {
+            return Some(self.handle_of(number, number));
+        };
+        let (call, outcome) = self.result_at(number, slot)?;
+        Some(RecallHandle::of_result(number, slot, call, outcome))
+    }
+
     /// Returns all texts of some iterations.
     fn transcript(&self, first: u64, last: u64) -> String {
-        let mut text = String::new();
-        for said in self.said_between(first, last) {
-            text.push_str(said.label());
-            text.push_str(&said.text(self.masks()));
-            text.push('\n');
-        }
-        text
+        let texts = self.texts_between(first, last);
+        texts
+            .map(|(_, said)| format!("{}: {}\n", said.label(), said.text(self.masks())))
+            .collect()
     }
 
     /// Searches the texts that the view does not show in full for words. Returns at most so many hits, the best first.
@@ -155,64 +166,37 @@ impl Context {
     pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
         let mut search = Search::new(words);
         let mut places = Vec::new();
-        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for said in Said::of(entry) {
-                let Some(place) = self.place_of(iteration, slots, &said, is_hidden) else {
-                    continue;
-                };
-                let text = said.text(self.masks());
-                if search.read(&text) {
-                    places.push((place, iteration, said, text));
-                }
+        for (at, said) in self.shortened_texts() {
+            let text = said.text(self.masks());
+            if search.read(&text) {
+                places.push((at, text));
             }
         }
         let found = search.rank(most);
         let hit = |found: FoundText| {
-            let (place, iteration, said, text) = places.get(found.text)?;
-            let handle = match (place, said) {
-                (Some(slot), Said::Result(_, call, outcome)) => {
-                    Handle::of_result(*iteration, *slot, call, outcome)
-                }
-                _ => self.handle_of(*iteration, *iteration),
-            };
+            let (at, text) = places.get(found.text)?;
             Some(Hit {
-                handle,
-                text: search.snippet(text),
+                handle: self.handle_at(*at)?,
+                text: search.excerpt(text),
                 score: found.score,
             })
         };
         found.into_iter().filter_map(hit).collect()
     }
 
-    /// Returns the entries that may not be shown in full: the number of the iteration, the slots before the entry in it, and
-    /// true if it is hidden.
-    pub(crate) fn list_shortened(&self) -> impl Iterator<Item = (u64, usize, &Entry, bool)> {
+    /// Returns the texts that are not shown in full, but for those that were recalled, each with its place.
+    pub(crate) fn shortened_texts(&self) -> impl Iterator<Item = (At, LogText<'_>)> {
         self.iterations().flat_map(|iteration| {
-            let is_hidden = self.hides(iteration.number);
-            let entries = iteration.placed_entries();
-            entries.map(move |(before, entry)| (iteration.number, before, entry, is_hidden))
+            let number = iteration.number;
+            let (is_hidden, look) = (self.hides(number), self.rendering(number));
+            let is_cut = move |said: &LogText<'_>| match said {
+                LogText::Result(slot, _, outcome) => look.result(*slot, outcome) != Look::Whole,
+                _ => false,
+            };
+            let texts = iteration.entries().flat_map(LogText::of);
+            let texts = texts.filter(move |said| !said.is_recall() && (is_hidden || is_cut(said)));
+            texts.map(move |said| ((number, said.slot()), said))
         })
-    }
-
-    /// Returns the place of a text that is not shown in full: with the slot of a result. `None` if it is shown, or was
-    /// recalled.
-    #[allow(clippy::option_option)]
-    pub(crate) fn place_of(
-        &self,
-        iteration: u64,
-        before: usize,
-        said: &Said<'_>,
-        is_hidden: bool,
-    ) -> Option<Option<usize>> {
-        match said {
-            Said::Result(_, call, _) | Said::Call(call) if call.name.as_str() == RECALL => None,
-            Said::Result(slot, _, outcome) => {
-                let look = self.rendering(iteration).behind(before);
-                let is_cut = look.result(*slot, outcome) != Look::Whole;
-                (is_hidden || is_cut).then_some(Some(before + slot))
-            }
-            _ => is_hidden.then_some(None),
-        }
     }
 }
 

@@ -1,16 +1,16 @@
 //! The receipt of a view: for each fact that it does not show in its place, whether a model still sees it elsewhere, can
 //! recall it, must not see it, or has lost it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use crate::context::facts::{add_keys, Fact, Facts};
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::message::Role;
+use crate::policy::facts::{add_keys, Fact, Facts};
 use crate::value::word::words;
 use crate::view::facts::FactKind;
-use crate::view::handle::Handle;
+use crate::view::recall_handle::RecallHandle;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
 
@@ -38,7 +38,7 @@ pub struct ReceiptFact {
     /// Its words.
     pub text: Box<str>,
     /// The handle that reads it, if the view has handles.
-    pub handle: Option<Handle>,
+    pub handle: Option<RecallHandle>,
     /// The last iteration that has it.
     pub iteration: u64,
     /// The number of calls that used it.
@@ -48,8 +48,7 @@ pub struct ReceiptFact {
 /// The facts that a view does not show in their places, and counts of all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Receipt {
-    /// The number of facts of each kind and state, in the order of [`FactKind::ALL`] and [`FactState::ALL`].
-    pub counts: [[usize; 4]; 8],
+    counts: BTreeMap<(FactKind, FactState), usize>,
     /// The facts that are not visible, the likeliest to be needed first.
     pub facts: Vec<ReceiptFact>,
 }
@@ -65,16 +64,7 @@ impl Receipt {
     /// Returns the number of facts of a kind with a state.
     #[must_use]
     pub fn count_of(&self, kind: FactKind, state: FactState) -> usize {
-        let counts = self.counts.get(kind as usize);
-        let count = counts.and_then(|counts| counts.get(state as usize));
-        count.copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, kind: FactKind, state: FactState) {
-        let counts = self.counts.get_mut(kind as usize);
-        if let Some(count) = counts.and_then(|counts| counts.get_mut(state as usize)) {
-            *count += 1;
-        }
+        self.counts.get(&(kind, state)).copied().unwrap_or(0)
     }
 }
 
@@ -94,12 +84,14 @@ impl Context {
     /// O(the log)
     #[must_use]
     pub fn receipt_of_request(&self, number: u64, most: usize) -> Option<Receipt> {
-        let context = self.at_request(number)?;
+        let context = self.asked_view_of(number)?;
         Some(context.receipt_until(most, Some(number)))
     }
 
-    /// Returns the conversation at the end of an iteration, under the view that its request was made from.
-    pub(crate) fn at_request(&self, number: u64) -> Option<Self> {
+    /// Returns the conversation at the end of an iteration, under the view that its request was made from, as
+    /// [`Context::unseen_beside`] takes it.
+    #[must_use]
+    pub fn asked_view_of(&self, number: u64) -> Option<Self> {
         let iteration = self.log.get_numbered(number)?;
         let (_, asked) = self.request_view(iteration)?;
         let mut asked = asked.cloned().unwrap_or_default();
@@ -115,14 +107,10 @@ impl Context {
     /// Makes a receipt: of an iteration's request, which does not have its answer yet, or of the view.
     fn receipt_until(&self, most: usize, request: Option<u64>) -> Receipt {
         let mut receipt = Receipt::default();
-        let used = self.list_used(u64::MAX);
+        let used = self.list_used();
         let mut facts = Facts::new(&used);
-        for (iteration, slots, entry, is_hidden) in self.list_shortened() {
-            for said in Said::of(entry) {
-                if let Some(slot) = self.place_of(iteration, slots, &said, is_hidden) {
-                    facts.read(&said, (iteration, slot), self.masks());
-                }
-            }
+        for (at, said) in self.shortened_texts() {
+            facts.read(&said, at, self.masks());
         }
         if facts.len() == 0 {
             return receipt;
@@ -130,7 +118,7 @@ impl Context {
         let visible = self.visible_keys(request);
         for fact in facts.rank() {
             let state = self.state_of(&fact, &visible);
-            receipt.add(fact.kind, state);
+            *receipt.counts.entry((fact.kind, state)).or_default() += 1;
             let is_told = matches!(state, FactState::Recall | FactState::Gone);
             if is_told && receipt.facts.len() < most {
                 receipt.facts.push(self.tell_fact(fact, state));
@@ -160,22 +148,10 @@ impl Context {
         }
     }
 
-    /// Returns the handle of a text of the log.
-    fn handle_at(&self, (number, slot): (u64, Option<usize>)) -> Option<Handle> {
-        let Some(slot) = slot else {
-            return Some(self.handle_of(number, number));
-        };
-        let (call, outcome) = self.log.get_numbered(number)?.calls().nth(slot)?;
-        Some(Handle::of_result(number, slot, call, outcome?))
-    }
-
     /// Returns the keys of everything that a model sees.
     fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
         let mut keys = HashSet::new();
-        let Some(number) = request else {
-            self.messages().for_each(|shown| shown.add_keys(&mut keys));
-            return keys;
-        };
+        let number = request.unwrap_or(u64::MAX);
         let system = self
             .messages()
             .take(usize::from(self.shown_system().is_some()));
@@ -197,7 +173,7 @@ impl Shown<'_> {
             MessageRef::Added(message) => {
                 add_keys(&content_text(&message.content, None), keys);
                 for call in &message.calls {
-                    add_keys(&Said::Call(call).text(None), keys);
+                    add_keys(&LogText::Call(0, call).text(None), keys);
                 }
             }
             MessageRef::Results(_, exchange) => {

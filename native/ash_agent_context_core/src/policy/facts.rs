@@ -3,12 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use crate::context::said::Said;
+use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::message::Status;
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
-use crate::view::handle::RECALL;
 use crate::view::masks::Masks;
 
 /// A name in a call's arguments may have so many bytes.
@@ -56,21 +55,19 @@ pub(crate) struct Facts<'u> {
 }
 
 impl Context {
-    /// Returns the facts that calls used up to an iteration, and those that users named.
+    /// Returns the facts that calls used, and those that users named.
     ///
     /// # Complexity
     /// O(what was said but for results)
-    pub(crate) fn list_used(&self, last: u64) -> Used {
+    pub(crate) fn list_used(&self) -> Used {
         let mut used = Used::default();
-        for iteration in self.iterations().take_while(|one| one.number <= last) {
-            for said in iteration.entries().flat_map(Said::of) {
-                match said {
-                    Said::Call(call) if call.name.as_str() != RECALL => {
-                        used.add_arguments(&call.arguments.value, iteration.number);
-                    }
-                    said if said.is_of_user() => used.add_user(&said.text(None)),
-                    _ => {}
+        for (number, said) in self.texts_between(0, u64::MAX) {
+            match said {
+                LogText::Call(_, call) if !said.is_recall() => {
+                    used.add_arguments(&call.arguments.value, number);
                 }
+                said if said.is_of_user() => used.add_user(&said.text(None)),
+                _ => {}
             }
         }
         used
@@ -125,7 +122,7 @@ impl<'u> Facts<'u> {
     }
 
     /// Reads a text as models may read it. Facts that a mask hides are counted, and their words are not kept.
-    pub fn read(&mut self, said: &Said<'_>, at: At, masks: Option<&Masks>) {
+    pub fn read(&mut self, said: &LogText<'_>, at: At, masks: Option<&Masks>) {
         self.texts += 1;
         let seen = said.text(masks);
         self.read_text(said, &seen, at, None);
@@ -135,12 +132,12 @@ impl<'u> Facts<'u> {
         }
     }
 
-    fn read_text(&mut self, said: &Said<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
+    fn read_text(&mut self, said: &LogText<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
         let mut add = |found: Found<'_>| self.add(found, at, seen);
         match said {
-            Said::Message(_) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
-            Said::Decision(..) => add(of_line(FactKind::Decision, text)),
-            Said::Result(_, _, outcome) if outcome.status == Status::Error => {
+            LogText::Message(..) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
+            LogText::Decision(..) => add(of_line(FactKind::Decision, text)),
+            LogText::Result(_, _, outcome) if outcome.status == Status::Error => {
                 add(first_line(FactKind::Error, text));
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::context::asked;
+use crate::context::inputs;
 use crate::value::digest::Digest;
 use crate::value::Value;
 use crate::view::View;
@@ -28,7 +28,7 @@ fn describe(view: &View) -> String {
     };
     for (first, cover) in view.covers() {
         let summary = cover.summary.as_deref();
-        let summary = summary.map(|summary| asked::digest(Some(summary)));
+        let summary = summary.map(|summary| inputs::digest(Some(summary)));
         let summary = summary.as_ref().and_then(Value::as_str);
         add("cover", &(first, cover.last, summary));
     }
@@ -36,7 +36,7 @@ fn describe(view: &View) -> String {
         let place = (cleared.iteration, cleared.calls, &*cleared.placeholder);
         add("cleared", &place);
     }
-    if let Some(most) = view.max_result_bytes() {
+    if let Some(most) = view.max_result_bytes {
         add("most", &most);
     }
     if view.recall {
@@ -45,8 +45,8 @@ fn describe(view: &View) -> String {
     for pin in view.pins().into_iter().flat_map(|pins| pins.iter()) {
         add("pin", &pin.name());
     }
-    for (name, block) in view.blocks.iter() {
-        add("block", &(name, block));
+    for (name, text) in view.prompt_texts.iter() {
+        add("block", &(name, text));
     }
     text
 }

@@ -5,16 +5,15 @@ use chrono::TimeDelta;
 
 use crate::context::cache::{keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
+use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
-use crate::log::reply::Reply;
+use crate::policy::diagnosis::Diagnosis;
 use crate::prices::bill::Reported;
-use crate::prices::list::Prices;
 use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
-use crate::request::diagnosis::Diagnosis;
 use crate::value::time::Time;
 
 /// Of ten tokens that should be read, this many make a hit.
@@ -93,22 +92,13 @@ pub struct AccountRow {
     pub avoidable: Option<u64>,
 }
 
-/// The prices for an account.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Accounting<'a> {
-    /// Prices of models.
-    pub prices: Option<&'a Prices>,
-    /// The model that was asked, for answers that name none or one without a price.
-    pub model: Option<&'a str>,
-    /// The first iteration with a row.
-    pub since: u64,
-}
+/// An answer with its iteration and the report on it.
+type Answer<'a> = (&'a Iteration, &'a Entry, &'a Reported);
 
 /// A request with its answer, and the facts about both.
 struct Sent<'a> {
     iteration: &'a Iteration,
     entry: &'a Entry,
-    reply: Option<&'a Reply>,
     reported: &'a Reported,
     request: Request<'a>,
     /// True if the last write stays in the cache for an hour.
@@ -124,12 +114,11 @@ impl Context {
     pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
         let mut before = self.before(accounting.since);
         let mut rows = Vec::new();
-        for iteration in self.log.between(accounting.since, u64::MAX) {
-            for (entry, reported) in reports(iteration) {
-                let sent = self.sent(iteration, entry, reported, before.as_ref());
-                rows.push(self.row(&sent, before.as_ref(), accounting));
-                before = Some(sent);
-            }
+        let iterations = self.log.between(accounting.since, u64::MAX);
+        for answer in iterations.flat_map(answers) {
+            let sent = self.sent(answer, before.as_ref());
+            rows.push(self.row(&sent, before.as_ref(), accounting));
+            before = Some(sent);
         }
         rows
     }
@@ -137,31 +126,25 @@ impl Context {
     /// Returns the last request before an iteration.
     fn before(&self, number: u64) -> Option<Sent<'_>> {
         let mut back = self.log.between(0, number.checked_sub(1)?).rev();
-        let (iteration, entry, reported) = back.find_map(|iteration| {
-            let (entry, reported) = reports(iteration).last()?;
-            Some((iteration, entry, reported))
-        })?;
-        let mut before = self.sent(iteration, entry, reported, None);
-        if reported.last.written == 0 {
-            let mut earlier = back.take(LOOKED_THROUGH).flat_map(reports);
-            let wrote = earlier.find(|(_, reported)| reported.last.written > 0);
-            before.for_an_hour = wrote.is_some_and(|(_, reported)| keeps_for_an_hour(reported));
+        let last = back.find_map(|iteration| answers(iteration).next_back())?;
+        let mut before = self.sent(last, None);
+        if before.reported.last.written == 0 {
+            let mut earlier = back.take(LOOKED_THROUGH).flat_map(answers);
+            let wrote = earlier.find(|(.., reported)| reported.last.written > 0);
+            before.for_an_hour = wrote.is_some_and(|(.., reported)| keeps_for_an_hour(reported));
         }
         Some(before)
     }
 
     fn sent<'a>(
         &'a self,
-        iteration: &'a Iteration,
-        entry: &'a Entry,
-        reported: &'a Reported,
+        (iteration, entry, reported): Answer<'a>,
         before: Option<&Sent<'_>>,
     ) -> Sent<'a> {
         let reply = entry.message.reply.as_deref();
         Sent {
             iteration,
             entry,
-            reply,
             reported,
             request: self.noted_request(iteration.number, reply),
             for_an_hour: match reported.last.written > 0 {
@@ -187,12 +170,13 @@ impl Context {
         let Sent {
             iteration,
             entry,
-            reply,
             reported,
             ..
         } = *sent;
+        let reply = entry.message.reply.as_deref();
         let requested_at = reply.and_then(|reply| reply.requested_at);
-        let both = requested_at.zip(before.and_then(Sent::ended_at));
+        let both = requested_at
+            .zip(before.and_then(|before| before.entry.message.reply.as_deref()?.ended_at()));
         let since = both.map(|(asked, ended)| asked.signed_duration_since(ended));
         let usage = reported.sum;
         let predicted = before.map_or(0, Sent::predict);
@@ -239,19 +223,14 @@ impl Context {
 }
 
 /// Returns the answers of an iteration with reported tokens.
-fn reports(iteration: &Iteration) -> impl DoubleEndedIterator<Item = (&Entry, &Reported)> {
+fn answers(iteration: &Iteration) -> impl DoubleEndedIterator<Item = Answer<'_>> {
     let answers = iteration.entries().filter(|entry| entry.is_model());
-    let reported = answers.filter_map(|entry| Some((entry, entry.usage.as_deref()?)));
-    reported.filter(|(_, reported)| reported.sum.input > 0)
+    let reported =
+        answers.filter_map(move |entry| Some((iteration, entry, entry.usage.as_deref()?)));
+    reported.filter(|(.., reported)| reported.sum.input > 0)
 }
 
 impl Sent<'_> {
-    /// Returns when its answer came.
-    fn ended_at(&self) -> Option<Time> {
-        let reply = self.reply?;
-        reply.received_at.or(reply.requested_at)
-    }
-
     /// Returns the tokens that the next request reads if it begins with this one.
     fn predict(&self) -> u64 {
         predict(self.request.provider, &self.reported.last, u64::MAX)
@@ -275,21 +254,6 @@ impl Sent<'_> {
             None if is_expired() == Some(true) => Outlook::Expired,
             None => Outlook::Unexplained,
         }
-    }
-}
-
-impl<'p> Accounting<'p> {
-    /// Returns the prices of the model that answered, or that was asked.
-    pub(crate) fn rates(&self, entry: &Entry, opened: Time) -> Option<&'p Rates> {
-        let reply = entry.message.reply.as_deref();
-        let at = reply.and_then(|reply| reply.requested_at).unwrap_or(opened);
-        self.prices?.find_for(reply, self.model, at)
-    }
-
-    /// Returns the prices of the model that is asked.
-    pub(crate) fn find_rates(&self, provider: Provider, at: Time) -> Option<&'p Rates> {
-        let name = Some(provider.name());
-        self.prices?.find(name, [self.model, None], at)
     }
 }
 

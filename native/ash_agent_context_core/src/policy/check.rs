@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::context::block::{append_facts, append_words, SEARCHES};
-use crate::context::claims::Claims;
-use crate::context::facts::{add_keys, Fact};
-use crate::context::recall::add_pinned;
 use crate::context::Context;
 use crate::error::Error;
+use crate::policy::claims::Claims;
+use crate::policy::facts::{add_keys, Fact};
+use crate::policy::hidden_note::{append_facts, append_words, SEARCHES};
+use crate::policy::recall::add_pinned;
 use crate::tokens::Method;
 use crate::value::letters;
 use crate::value::time::Time;
@@ -212,7 +212,7 @@ impl Context {
             let cover = self.cover(number).filter(|(start, _)| *start == number);
             let earlier = cover.and_then(|(_, cover)| summary_text(cover.summary.as_deref()?));
             claims.compare(&letters::utf8(earlier.unwrap_or_default()));
-            for said in self.said_between(number, number) {
+            for (_, said) in self.texts_between(number, number) {
                 // The summariser read masked text; text that it may not have read proves no claim.
                 claims.compare(&said.text(self.masks()));
             }

@@ -9,31 +9,35 @@ use crate::log::message::{Message, Outcome, Output, Role};
 use crate::log::part::{Content, Part};
 use crate::value::{json, letters, wording, Value};
 use crate::view::masks::Masks;
+use crate::view::recall_handle::RECALL;
 use crate::view::texts::{content_text, output_text, part_text};
 
 /// A text with its source.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
-    Message(&'a Message),
-    Call(&'a ToolCall),
-    /// A person's decision about a call.
-    Decision(&'a ToolCall, &'a Decision),
-    /// A result, with its slot in the message.
+pub(crate) enum LogText<'a> {
+    /// A message, with its position in the iteration.
+    Message(usize, &'a Message),
+    /// A call, with its slot in the iteration.
+    Call(usize, &'a ToolCall),
+    /// A person's decision about the call of a slot.
+    Decision(usize, &'a ToolCall, &'a Decision),
+    /// The result in a slot.
     Result(usize, &'a ToolCall, &'a Outcome),
 }
 
-impl<'a> Said<'a> {
+impl<'a> LogText<'a> {
     /// Returns all texts of an entry.
     pub fn of(entry: &'a Entry) -> impl Iterator<Item = Self> {
         let is_said = !content_text(&entry.message.content, None).is_empty();
-        let message = is_said.then_some(Self::Message(&entry.message));
+        let message = is_said.then_some(Self::Message(entry.position, &entry.message));
         let calls = entry.calls().enumerate();
-        let calls = calls.flat_map(move |(slot, (call, outcome))| {
+        let calls = calls.flat_map(move |(nth, (call, outcome))| {
+            let slot = entry.slots + nth;
             let exchange = entry.exchange.as_deref();
-            let decision = exchange.and_then(|exchange| exchange.decision(slot));
-            let decision = decision.map(|decision| Self::Decision(call, decision));
+            let decision = exchange.and_then(|exchange| exchange.decision(nth));
+            let decision = decision.map(|decision| Self::Decision(slot, call, decision));
             let result = outcome.map(|outcome| Self::Result(slot, call, outcome));
-            std::iter::once(Self::Call(call))
+            std::iter::once(Self::Call(slot, call))
                 .chain(decision)
                 .chain(result)
         });
@@ -43,9 +47,9 @@ impl<'a> Said<'a> {
     /// Returns its words, without masked ones.
     pub fn text(&self, masks: Option<&Masks>) -> Cow<'a, str> {
         match self {
-            Self::Message(message) => content_text(&message.content, masks),
-            Self::Call(call) => call_text(call, masks).into(),
-            Self::Decision(call, decision) => decision_text(call, decision, masks).into(),
+            Self::Message(_, message) => content_text(&message.content, masks),
+            Self::Call(_, call) => call_text(call, masks).into(),
+            Self::Decision(_, call, decision) => decision_text(call, decision, masks).into(),
             Self::Result(_, _, outcome) => output_text(outcome, masks),
         }
     }
@@ -53,9 +57,12 @@ impl<'a> Said<'a> {
     /// Calls a function with each of its texts, as masks read them.
     pub fn each(&self, mut take: impl FnMut(&str)) {
         match self {
-            Self::Message(message) => each_text(&message.content, take),
-            Self::Call(call) => each_value(&call.arguments.value, take),
-            Self::Decision(_, decision) => each_value(&decision.reason, take),
+            Self::Message(_, message) => match &message.content {
+                Content::Text(text) => take(&letters::utf8(text)),
+                content => each_part(content.parts(), take),
+            },
+            Self::Call(_, call) => each_value(&call.arguments.value, take),
+            Self::Decision(_, _, decision) => each_value(&decision.reason, take),
             Self::Result(_, _, outcome) => match &outcome.output {
                 Output::Parts(parts) => each_part(parts, take),
                 Output::Value(_) => take(&outcome.words()),
@@ -65,37 +72,35 @@ impl<'a> Said<'a> {
 
     pub const fn label(&self) -> &'static str {
         match self {
-            Self::Message(message) => match message.role {
-                Role::System => "system: ",
-                Role::User => "user: ",
-                Role::Assistant => "assistant: ",
-            },
-            Self::Call(_) => "call: ",
-            Self::Decision(..) => "decision: ",
-            Self::Result(..) => "result: ",
+            Self::Message(_, message) => message.role.name(),
+            Self::Call(..) => "call",
+            Self::Decision(..) => "decision",
+            Self::Result(..) => "result",
         }
     }
 
     /// Returns true for the user's words.
     pub fn is_of_user(&self) -> bool {
-        matches!(self, Self::Message(message) if message.role == Role::User)
+        matches!(self, Self::Message(_, message) if message.role == Role::User)
     }
-}
 
-fn each_text(content: &Content, mut take: impl FnMut(&str)) {
-    match content {
-        Content::None => {}
-        Content::Text(text) => take(&letters::utf8(text)),
-        Content::Parts(parts) => each_part(parts, take),
+    /// Returns true for a recall and for what it showed, which is a piece of another text.
+    pub fn is_recall(&self) -> bool {
+        matches!(self, Self::Call(_, call) | Self::Result(_, call, _) if call.name.as_str() == RECALL)
+    }
+
+    /// Returns the slot of a result.
+    pub const fn slot(&self) -> Option<usize> {
+        match self {
+            Self::Result(slot, ..) => Some(*slot),
+            _ => None,
+        }
     }
 }
 
 fn each_part(parts: &[Part], mut take: impl FnMut(&str)) {
-    for part in parts {
-        if let Some(text) = part_text(&part.kind) {
-            take(&text);
-        }
-    }
+    let texts = parts.iter().filter_map(|part| part_text(&part.kind));
+    texts.for_each(|text| take(&text));
 }
 
 fn each_value(value: &Value, mut take: impl FnMut(&str)) {

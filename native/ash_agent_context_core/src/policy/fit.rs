@@ -2,17 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::context::block::BlockDetail;
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::exchange::Entry;
-use crate::tokens::{Method, Tokens};
+use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::view::cover::Cover;
 use crate::view::pins::{Pin, Pins};
 use crate::view::{self, Stretch};
 
-/// [`Context::fit`] so often hides more to make room for the blocks in place of hidden iterations.
+/// [`Context::fit`] so often hides more to make room for the notes in place of hidden iterations.
 const ROUNDS: usize = 4;
 
 /// The options of [`Context::fit`].
@@ -46,8 +44,13 @@ impl Context {
         if method.is_some() {
             return counted;
         }
-        let reported = self.last_reported();
-        let reported = reported.and_then(Entry::reported_length);
+        let number = self.log.current.reported;
+        let reported = number.and_then(|number| {
+            let mut entries = self.log.get_numbered(number)?.entries().rev();
+            entries
+                .find(|entry| entry.usage.is_some())?
+                .reported_length()
+        });
         reported.map_or(counted, |(length, estimate)| {
             length.saturating_add(counted).saturating_sub(estimate)
         })
@@ -63,15 +66,21 @@ impl Context {
     /// # Complexity
     /// O(what it hides)
     pub fn fit(&self, fit: &Fit, at: Time) -> Result<(Self, Option<(u64, u64)>), Error> {
+        let fitted = self.fitted(fit, at)?;
+        let hidden = fitted.hidden_range();
+        Ok((fitted, hidden))
+    }
+
+    fn fitted(&self, fit: &Fit, at: Time) -> Result<Self, Error> {
         let allowed = fit.budget.saturating_sub(fit.reserve);
         let total = self.count_tokens(fit.method);
         if total <= allowed {
-            return Ok((self.clone(), self.hidden_range()));
+            return Ok(self.clone());
         }
         let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
         let method = fit.method.unwrap_or(Method::Estimate);
         let mut needed = total.saturating_sub(allowed);
-        // The block in place of hidden iterations takes tokens, too.
+        // The note in place of hidden iterations takes tokens, too.
         for _ in 0..ROUNDS {
             let Some(boundary) = self.boundary(first, last, needed, method) else {
                 break;
@@ -81,23 +90,11 @@ impl Context {
             let next = self.changed(at, |next| next.hide(first, boundary));
             let left = next.count_tokens(fit.method);
             if left <= allowed {
-                let hidden = next.hidden_range();
-                return Ok((next, hidden));
+                return Ok(next);
             }
             needed = needed.saturating_add(left - allowed);
         }
-        self.fit_all(first, last, fit, at)
-    }
-
-    /// Hides all that may be hidden, without the summaries, and with as little as possible in its place.
-    fn fit_all(
-        &self,
-        first: u64,
-        last: u64,
-        fit: &Fit,
-        at: Time,
-    ) -> Result<(Self, Option<(u64, u64)>), Error> {
-        let allowed = fit.budget.saturating_sub(fit.reserve);
+        // All that may be hidden, without the summaries, and with as little as possible in its place.
         let next = self.changed(at, |next| {
             if first <= last {
                 next.put_hidden(first, last);
@@ -106,11 +103,10 @@ impl Context {
         });
         let least = next.count_tokens(fit.method);
         if least <= allowed {
-            let hidden = next.hidden_range();
-            return Ok((next, hidden));
+            return Ok(next);
         }
         let pins: Vec<Box<str>> = self.pins().map(Pin::name).collect();
-        if !pins.is_empty() && self.with_pins(Pins::default(), at).fit(fit, at).is_ok() {
+        if !pins.is_empty() && self.with_pins(Pins::default(), at).fitted(fit, at).is_ok() {
             return Err(Error::PinsTooLong { pins, least });
         }
         Err(Error::CannotFit { least })
@@ -124,7 +120,7 @@ impl Context {
             return;
         };
         let before = self.range_tokens(start.min(first), end);
-        let note = self.block(start, end, BlockDetail::Least);
+        let note = self.least_note(start, end);
         self.change_cover(start, |cover| cover.note = note);
         self.retally(start.min(first), end, before);
     }
@@ -320,11 +316,5 @@ impl Context {
             None => text.into(),
             Some(masks) => masks.bytes(text).into_vec().into(),
         })
-    }
-
-    /// Returns the tokens of the view by kind, by the method that [`Context::count_tokens`] falls back to.
-    #[must_use]
-    pub fn token_breakdown(&self, method: Option<Method>) -> Tokens {
-        self.tokens(method.unwrap_or(Method::Estimate))
     }
 }

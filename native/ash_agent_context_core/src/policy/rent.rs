@@ -99,8 +99,8 @@ struct Clearable {
 impl Clearable {
     /// Adds an iteration, with its look before and after the clearing.
     fn add(&mut self, iteration: &Iteration, [shown, next]: [Rendering<'_>; 2], placeholder: &str) {
-        for (slots, entry) in iteration.placed_entries() {
-            let (shown, next) = (shown.behind(slots), next.behind(slots));
+        for entry in iteration.entries() {
+            let [shown, next] = [shown, next].map(|look| look.behind(entry.slots));
             if entry.is_model() {
                 self.requests.push(self.savings.len());
             }
@@ -109,7 +109,12 @@ impl Clearable {
                 continue;
             };
             let calls = &*entry.message.calls;
-            let looks = [shown, shown.cleared_with(placeholder)];
+            let cleared = Rendering {
+                cleared: usize::MAX,
+                placeholder,
+                ..shown
+            };
+            let looks = [shown, cleared];
             let savings = exchange.count_savings(Method::Estimate, calls, looks);
             // The first ones may be cleared already.
             let savings = savings.into_iter().skip(shown.cleared).flatten();
@@ -204,7 +209,7 @@ impl Context {
     pub(crate) fn is_beyond_window(&self, rent: &Rent<'_>, at: Time) -> bool {
         let priced = || {
             let window = self.current_rates(rent, at)?.context_window?;
-            let asked = self.asked.most_output(self.next_number());
+            let asked = self.inputs.most_output(self.next_number());
             // A provider refuses a request with a higher limit than the window, however short it is.
             let asked = asked.filter(|most| *most < window);
             let (most, part) = ANSWER;

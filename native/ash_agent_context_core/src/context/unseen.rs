@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::view::handle::Handle;
+use crate::view::recall_handle::RecallHandle;
 use crate::view::rendering::Look;
 
 /// A part of which one view shows less than another.
@@ -19,20 +19,7 @@ pub struct Unseen {
     /// The id of the call with the result; `None` for all of the iterations.
     pub call: Option<Box<str>>,
     /// The handle that reads it.
-    pub handle: Handle,
-}
-
-impl Unseen {
-    fn new(number: u64, [look, was]: [Look; 2], call: Option<Box<str>>, handle: Handle) -> Self {
-        Self {
-            look,
-            was,
-            first: number,
-            last: number,
-            call,
-            handle,
-        }
-    }
+    pub handle: RecallHandle,
 }
 
 impl Context {
@@ -43,37 +30,32 @@ impl Context {
     /// O(the log)
     #[must_use]
     pub fn unseen_beside(&self, other: &Self) -> Vec<Unseen> {
-        let mut unseen: Vec<Unseen> = Vec::new();
         let known = other.first_number()..=other.current_iteration();
-        for iteration in self.iterations().filter(|one| known.contains(&one.number)) {
-            let number = iteration.number;
-            let (look, was) = (self.look_of(number), other.look_of(number));
+        let iterations = self.iterations().filter(|one| known.contains(&one.number));
+        let looks =
+            iterations.map(|one| (one, self.look_of(one.number), other.look_of(one.number)));
+        let looks: Vec<_> = looks.collect();
+        let mut unseen = Vec::new();
+        for run in looks.chunk_by(|(_, look, was), (_, next, before)| (look, was) == (next, before))
+        {
+            let Some(((first, look, was), (last, ..))) = run.first().zip(run.last()) else {
+                continue;
+            };
             if look > was {
-                let before = unseen.last_mut().filter(|before| {
-                    let is_same = before.look == look && before.was == was;
-                    is_same && before.call.is_none() && before.last + 1 == number
+                unseen.push(Unseen {
+                    look: *look,
+                    was: *was,
+                    first: first.number,
+                    last: last.number,
+                    call: None,
+                    handle: self.handle_of(first.number, last.number),
                 });
-                if let Some(before) = before {
-                    before.last = number;
-                    continue;
-                }
-                let handle = self.handle_of(number, number);
-                unseen.push(Unseen::new(number, [look, was], None, handle));
-            } else if look == Look::Whole {
-                self.add_results(iteration, other, &mut unseen);
+            } else if (look, was) == (&Look::Whole, &Look::Whole) {
+                run.iter()
+                    .for_each(|(one, ..)| self.add_results(one, other, &mut unseen));
             }
         }
-        for one in unseen.iter_mut().filter(|one| one.first < one.last) {
-            one.handle = self.handle_of(one.first, one.last);
-        }
         unseen
-    }
-
-    /// Returns the context under the view that the request of an iteration was made from, as [`Context::unseen_beside`] takes
-    /// it.
-    #[must_use]
-    pub fn asked_view_of(&self, number: u64) -> Option<Self> {
-        self.at_request(number)
     }
 
     fn look_of(&self, number: u64) -> Look {
@@ -87,17 +69,19 @@ impl Context {
     fn add_results(&self, iteration: &Iteration, other: &Self, unseen: &mut Vec<Unseen>) {
         let number = iteration.number;
         let (own, others) = (self.rendering(number), other.rendering(number));
-        if other.look_of(number) != Look::Whole {
-            return;
-        }
         for (slot, (call, outcome)) in iteration.calls().enumerate() {
             let Some(outcome) = outcome else { continue };
             let look = own.result(slot, outcome);
             let was = others.result(slot, outcome);
             if look > was {
-                let handle = Handle::of_result(number, slot, call, outcome);
-                let call = Some(call.id.clone());
-                unseen.push(Unseen::new(number, [look, was], call, handle));
+                unseen.push(Unseen {
+                    look,
+                    was,
+                    first: number,
+                    last: number,
+                    call: Some(call.id.clone()),
+                    handle: RecallHandle::of_result(number, slot, call, outcome),
+                });
             }
         }
     }
