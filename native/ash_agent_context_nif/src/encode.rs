@@ -106,6 +106,7 @@ impl<'e> FieldTerms<'e> {
     }
 
     /// Adds an entry.
+    #[inline]
     pub fn put(&mut self, key: Atom, value: impl ToTerm) {
         self.put_term(key.to_term(self.env), value.to_term(self.env));
     }
@@ -118,13 +119,14 @@ impl<'e> FieldTerms<'e> {
     }
 
     /// Adds an entry with any key.
+    #[inline]
     pub fn put_term(&mut self, key: Term<'e>, value: Term<'e>) {
         self.keys.push(key);
         self.values.push(value);
     }
 
     /// Returns the map. Keys are never equal: they are fixed, or those of a sorted map.
-    pub fn end(self) -> Term<'e> {
+    pub fn end(&self) -> Term<'e> {
         let nothing = atoms::nil().to_term(self.env);
         self.keys.map(&self.values).unwrap_or(nothing)
     }

@@ -54,8 +54,8 @@ unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
     unsafe {
         let env = Env::new(&lifetime, env);
         let terms = std::slice::from_raw_parts(terms, usize::try_from(count).unwrap_or(0));
-        let terms = terms.iter().map(|term| Term::new(env, *term));
-        let arguments: SmallVec<[Term<'_>; 6]> = terms.collect();
+        let mut arguments: SmallVec<[Term<'_>; 6]> = SmallVec::new();
+        arguments.extend(terms.iter().map(|term| Term::new(env, *term)));
         let call = AssertUnwindSafe(|| N::call(env, &arguments, IS_NORMAL));
         handle_nif_result(catch_unwind(call), env).apply(env)
     }
@@ -81,7 +81,7 @@ impl<'e> Terms<'e> {
     }
 
     /// Makes a list of the terms.
-    pub fn list(self) -> Term<'e> {
+    pub fn list(&self) -> Term<'e> {
         let Ok(count) = u32::try_from(self.raw.len()) else {
             return Term::list_new_empty(self.env);
         };

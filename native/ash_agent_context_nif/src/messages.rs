@@ -40,14 +40,18 @@ impl<'r, 'e> Encoder<'r, 'e> {
         if is_plain && message.calls.is_empty() {
             return self.plain(message.role, content);
         }
+        let calls = (!message.calls.is_empty()).then(|| self.calls(message.calls.iter()));
+        if let (true, Some(calls)) = (is_plain, calls) {
+            let keys = [atoms::role(), atoms::content(), atoms::tool_calls()];
+            let role = message.role.to_term(self.env());
+            return self.fields(keys, [role, content, calls]);
+        }
         map!(
             self.env(),
             message {
                 role,
                 content: content,
-                tool_calls: Maybe(
-                    (!message.calls.is_empty()).then(|| self.calls(message.calls.iter()))
-                ),
+                tool_calls: Maybe(calls),
                 metadata: Maybe(message.metadata.as_ref().map(|of| self.map(of))),
                 state: Maybe(message.is_interrupted().then(atoms::interrupted)),
             }

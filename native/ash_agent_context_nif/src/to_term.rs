@@ -29,7 +29,10 @@ impl<T: ToTerm> Returned for T {
 
 impl<T: Returned, E: Into<NifError>> Returned for Result<T, E> {
     fn returned(self, env: Env<'_>) -> Result<Term<'_>, NifError> {
-        self.map_err(Into::into)?.returned(env)
+        match self {
+            Ok(of) => of.returned(env),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
