@@ -62,10 +62,19 @@ defmodule AshAgent.Freeze.Names do
   end
 end
 
+defmodule AshAgent.Freeze.Old do
+  @moduledoc false
+
+  @names ~w(Context Context.JSON Context.EctoType ChatContext ChatContext.EctoType Response Trace Prices) ++
+           ~w(Output Runtime Runtime.ToolExecutor LLM Store Store.SQLite Store.SQLite.Native)
+
+  @doc "The modules whose functions are called. A new function of `AshAgent.Context.View` needs `Context.View` here."
+  def names, do: @names
+  def modules, do: Enum.map(@names, &Module.concat(__MODULE__, &1))
+end
+
 # Each stands for the module of its name, whatever that is called now: a function that it is asked for is looked up.
-for name <-
-      ~w(Context Context.JSON Context.EctoType ChatContext ChatContext.EctoType Response Trace Prices) ++
-        ~w(Output Runtime Runtime.ToolExecutor LLM Store Store.SQLite Store.SQLite.Native) do
+for name <- AshAgent.Freeze.Old.names() do
   defmodule Module.concat(AshAgent.Freeze.Old, name) do
     @moduledoc false
     def unquote(:"$handle_undefined_function")(function, args),

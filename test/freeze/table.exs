@@ -9,9 +9,7 @@ defmodule AshAgent.Freeze.Table do
   alias AshAgent.Freeze.Old
   alias AshAgent.Freeze.Old.{ChatContext, Context, Output, Prices, Response, Trace}, warn: false
 
-  @compile {:no_warn_undefined,
-            [ChatContext, ChatContext.EctoType, Context, Context.EctoType, Context.JSON] ++
-              [Output, Prices, Response, Trace, Old.Runtime]}
+  @compile {:no_warn_undefined, Old.modules()}
 
   # [{"context", [{"terms", [{text, expression}]}]}]
   @groups "operations.txt"

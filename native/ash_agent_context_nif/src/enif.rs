@@ -49,6 +49,21 @@ unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
     count: c_int,
     terms: *const ErlNifTerm,
 ) -> ErlNifTerm {
+    // SAFETY: the caller is the VM.
+    unsafe { run_by(N::call, IS_NORMAL, env, count, terms) }
+}
+
+/// Runs the function of a NIF: once in the library, and not in two copies of each NIF.
+///
+/// # Safety
+/// As that of `run`.
+unsafe fn run_by(
+    call: for<'a> fn(Env<'a>, &[Term<'a>], bool) -> NifResult<Term<'a>>,
+    is_normal: bool,
+    env: *mut ErlNifEnv,
+    count: c_int,
+    terms: *const ErlNifTerm,
+) -> ErlNifTerm {
     let lifetime = ();
     // SAFETY: the arguments are the VM's, and the environment lives until the call ends, as `lifetime` does.
     unsafe {
@@ -56,7 +71,7 @@ unsafe extern "C" fn run<N: Nif, const IS_NORMAL: bool>(
         let terms = std::slice::from_raw_parts(terms, usize::try_from(count).unwrap_or(0));
         let mut arguments: SmallVec<[Term<'_>; 6]> = SmallVec::new();
         arguments.extend(terms.iter().map(|term| Term::new(env, *term)));
-        let call = AssertUnwindSafe(|| N::call(env, &arguments, IS_NORMAL));
+        let call = AssertUnwindSafe(|| call(env, &arguments, is_normal));
         handle_nif_result(catch_unwind(call), env).apply(env)
     }
 }

@@ -35,7 +35,7 @@ pub enum Weight {
     Metadata,
     /// All data, which is copied or compared.
     Whole,
-    /// The messages that are handed out.
+    /// The messages that are handed out or walked as the view shows them.
     Messages,
     /// All texts as the view shows them.
     Texts,

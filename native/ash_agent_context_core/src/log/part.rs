@@ -300,13 +300,20 @@ impl Part {
     /// Returns how much there is to walk and to copy.
     #[must_use]
     pub fn size(&self) -> Size {
-        let kind = match &self.kind {
+        let Self {
+            kind,
+            provider_metadata,
+            hints,
+            extra,
+            withheld: _,
+        } = self;
+        let kind = match kind {
             PartKind::Text(text) | PartKind::Thinking(text) => Size::new(3, text.len()),
             PartKind::RedactedThinking(data) => Size::new(3, data.len()),
             PartKind::Media(media) => media.size(),
             PartKind::ProviderBlock { data, .. } => data.size(),
         };
-        let maps = [&self.provider_metadata, &self.hints, &self.extra];
+        let maps = [provider_metadata, hints, extra];
         kind.plus(maps.into_iter().flatten().map(Map::size).sum())
     }
 

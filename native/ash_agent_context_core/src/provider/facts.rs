@@ -37,7 +37,8 @@ pub(crate) struct Facts {
     pub rules: &'static [Rule],
     /// Returns whether it takes the id of a call, as far as the id alone shows it. `true`: the call came from this provider.
     pub takes_id: fn(&str, bool) -> bool,
-    /// Returns whether it takes the name of a tool.
+    /// Returns whether it takes the name of a tool. A call of the conversation whose name it does not take is sent under a name
+    /// that is made of it; the tools that a caller declares are passed on as they are.
     pub takes_name: fn(&str) -> bool,
     /// Returns whether it takes a block of its own in this place. A block that it would refuse there is refused when it is given:
     /// calls, results and reasoning in the wrong place, or any that has a part of its own. An unknown block is taken, since

@@ -199,11 +199,8 @@ pub fn metadata_of(provider: Provider, key: &str, text: Option<&str>) -> Option<
 
 pub fn part(kind: PartKind, provider_metadata: Option<Map>) -> Part {
     Part {
-        kind,
         provider_metadata,
-        hints: None,
-        extra: None,
-        withheld: false,
+        ..Part::of(kind)
     }
 }
 

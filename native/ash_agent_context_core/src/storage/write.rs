@@ -39,16 +39,23 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
 
 fn parts(json: &mut Json, parts: &[Part]) {
     json.list(parts, |json, part| {
+        let Part {
+            kind,
+            provider_metadata,
+            hints,
+            extra,
+            withheld: _,
+        } = part;
         json.object(|json| {
-            kind(json, &part.kind);
-            Given::<Terms>::write(&part.provider_metadata, "provider_metadata", json);
-            Given::<Terms>::write(&part.hints, "options", json);
-            unknown(json, part.extra.as_ref());
+            write_kind(json, kind);
+            Given::<Terms>::write(provider_metadata, "provider_metadata", json);
+            Given::<Terms>::write(hints, "options", json);
+            unknown(json, extra.as_ref());
         });
     });
 }
 
-fn kind(json: &mut JsonObject<'_>, kind: &PartKind) {
+fn write_kind(json: &mut JsonObject<'_>, kind: &PartKind) {
     json.key("type").text(kind.name());
     match kind {
         PartKind::Text(bytes) | PartKind::Thinking(bytes) => tagged::text(json.key("text"), bytes),

@@ -189,6 +189,14 @@ impl Masks {
     /// Returns the part as it looks; `None` for a provider's block that a mask would change: a provider only takes its own
     /// unchanged.
     pub(crate) fn part(&self, given: &Part) -> Option<Part> {
+        // A new field with text for models or people is masked here, too.
+        let Part {
+            kind: _,
+            provider_metadata: _,
+            hints: _,
+            extra: _,
+            withheld: _,
+        } = given;
         let mut part = given.clone();
         match &mut part.kind {
             PartKind::Text(bytes) => {

@@ -256,7 +256,7 @@ defmodule AshAgent.Runtime do
   def run_prepared(context, opts, within) do
     started = System.monotonic_time()
     opening = Run.open(context)
-    events = Events.new(opts[:on_event], %{context_id: opening.id}, within[:watch])
+    events = Events.new(opts, %{context_id: opening.id}, within[:watch])
 
     reply =
       case find_missing(context, opening, opts) do

@@ -33,7 +33,7 @@ defmodule AshAgent.Runtime.InspectTest do
       },
       Runtime.Permissions.new(permission_rules: [{:deny, "secret_*"}]),
       hd(Runtime.Tool.new([%{name: "now", function: function, description: "a secret"}])),
-      Runtime.Events.new(nil, %{key: "secret"}),
+      Runtime.Events.new([], %{key: "secret"}),
       Toolbox.new(name: "now", command: "date", env: %{"KEY" => "secret"}),
       failed,
       hd(differences),

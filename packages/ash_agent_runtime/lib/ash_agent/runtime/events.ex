@@ -104,11 +104,9 @@ defmodule AshAgent.Runtime.Events do
           | ([atom()], map(), map() -> term())
 
   @doc false
-  # The events that a session's subscribers hear go to `watch` as well.
-  def new(on_event, metadata \\ %{}, watch \\ nil)
-      when is_nil(on_event) or is_function(on_event, 1) or is_function(on_event, 3) do
-    %__MODULE__{on_event: on_event, metadata: metadata, watch: watch}
-  end
+  # The events of a run with these options, or of its session. Those that a session's subscribers hear go to `watch` as well.
+  def new(opts, metadata \\ %{}, watch \\ nil),
+    do: %__MODULE__{on_event: opts[:on_event], metadata: metadata, watch: watch}
 
   @doc false
   def with_metadata(%__MODULE__{} = events, metadata),
@@ -140,7 +138,6 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  # Returns true if someone else than subscribers hears events: their measurements are not made otherwise.
   # Returns true if someone else than subscribers hears events: their measurements are not made otherwise.
   def heard?(%__MODULE__{on_event: on_event}), do: on_event != nil or telemetry?()
 

@@ -92,7 +92,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
         tools: tool_definitions |> Tool.new() |> by_name(),
         tool_context: tool_context(runtime_context),
         deadline: :infinity,
-        events: Events.new(opts[:on_event]),
+        events: Events.new(opts),
         scope: Map.merge(Bounds.outermost(), %{context_id: nil, inherited: []})
       })
 

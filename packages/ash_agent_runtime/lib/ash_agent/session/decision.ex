@@ -17,7 +17,7 @@ defmodule AshAgent.Session.Decision do
          :ok <- Events.store(runtime[:on_change], context),
          settled = Enum.map(unknown, &Map.put(&1, :settled, settlement(decision, opts))),
          {:ok, claim} <- Claim.write(session.claim, context, :paused, :unknown, settled) do
-      emit(runtime[:on_event], before, decision, started)
+      emit(runtime, before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
     end
   end
@@ -53,10 +53,10 @@ defmodule AshAgent.Session.Decision do
   defp settlement({:denied, _id, reason}, opts), do: %{by: opts[:by], reason: reason}
 
   # The context is the one that the decision was made on.
-  defp emit(on_event, context, {verdict, id, _reason}, started) do
+  defp emit(runtime, context, {verdict, id, _reason}, started) do
     call = context |> Context.pending_tool_calls() |> Enum.find(&(&1.id == id))
 
-    on_event
+    runtime
     |> Events.new(%{context_id: context[:id], iteration: context.current_iteration})
     |> Events.emit_decision(call, verdict, :session, started)
   end

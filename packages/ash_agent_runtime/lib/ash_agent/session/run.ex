@@ -483,7 +483,7 @@ defmodule AshAgent.Session.Run do
     token = run.token
     watch = &send(self(), {:run, token, &1})
 
-    session.runtime[:on_event]
+    session.runtime
     |> Events.new(%{context_id: session.context[:id]}, watch)
     |> Runtime.report_end(run.started, reply, %{first_iteration: run.first, depth: 0})
 
