@@ -1,7 +1,7 @@
 //! Which calls may run, by how their answer ended: each provider's words, whole and in any cut, and a model that declined in the middle.
 
 use crate::make::{conversation, decode, defaults, framed, json_sent, parts, reload, stamp, Talk};
-use crate::said::{self, Saying};
+use crate::provider_answers::{self, Saying};
 
 use ash_agent_context_core::{
     json as terms, CallStatus, Content, Context, Event, Finish, Options, Provider, Reading,
@@ -77,7 +77,7 @@ fn forms(provider: Provider, word: &Json) -> (Vec<Json>, Json) {
         calls: ["t1", "t2"].map(call).to_vec(),
         ..Saying::default()
     };
-    said::ended(provider, &saying, word)
+    provider_answers::ended(provider, &saying, word)
 }
 
 /// What is known of each vendor's words, from the types of its SDK and from servers with the same API: a word, and the reason that it

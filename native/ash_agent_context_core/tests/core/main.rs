@@ -11,7 +11,6 @@
 mod account;
 mod addresses;
 mod approvals;
-mod asked;
 mod beside;
 mod changes;
 #[path = "../../../fuzz/checks/lib.rs"]
@@ -26,6 +25,7 @@ mod fixture;
 mod forecast;
 mod found;
 mod import;
+mod inputs;
 mod joined;
 #[path = "../support/log_replay.rs"]
 mod log_replay;
@@ -38,6 +38,8 @@ mod openai_items;
 mod order;
 mod pairs;
 mod prices;
+#[path = "../support/provider_answers.rs"]
+mod provider_answers;
 mod pushed;
 mod recall;
 #[path = "../support/recorded.rs"]
@@ -49,8 +51,6 @@ mod requests;
 mod responses;
 mod rewind;
 mod rules;
-#[path = "../support/said.rs"]
-mod said;
 mod sent;
 mod shorten;
 mod snapshot;

@@ -1,8 +1,8 @@
 //! What providers send back: laws of reading it, and what servers do that no document says.
 
 use crate::make::{self, at, conversation, decode, feed, framed, reload, stream};
+use crate::provider_answers::{forms, parsed, Saying};
 use crate::recorded;
-use crate::said::{forms, parsed, Saying};
 
 use ash_agent_context_core::{
     steps, CallKind, Content, Context, Error, Event, FailureKind, Fault, Finish, Framing, Message,

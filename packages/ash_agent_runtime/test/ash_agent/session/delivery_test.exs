@@ -1,4 +1,4 @@
-defmodule AshAgent.Session.ToldTest do
+defmodule AshAgent.Session.DeliveryTest do
   use ExUnit.Case, async: true
 
   # Subscriptions under failure, by a model: whatever went wrong and whoever died, what each subscriber was told adds up to the

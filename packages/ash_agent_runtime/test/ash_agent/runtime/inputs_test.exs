@@ -1,4 +1,4 @@
-defmodule AshAgent.Runtime.AskedTest do
+defmodule AshAgent.Runtime.InputsTest do
   use ExUnit.Case, async: true
 
   alias AshAgent.{Context, LLM, Runtime}

@@ -1,4 +1,4 @@
-defmodule AshAgent.Context.AskedTest do
+defmodule AshAgent.Context.InputsTest do
   use ExUnit.Case, async: true
 
   import AshAgent.TestSupport.OtlpReader
