@@ -186,7 +186,8 @@ impl Report {
     #[must_use]
     pub fn count(&self, of: Count) -> u64 {
         let bills = self.bills.iter().flat_map(|bills| bills.iter());
-        bills.map(|bill| bill.count(of)).sum()
+        let counts = bills.map(|bill| bill.count(of));
+        counts.fold(0, u64::saturating_add)
     }
 }
 

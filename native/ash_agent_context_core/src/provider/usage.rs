@@ -247,7 +247,8 @@ fn number(billed: &Billed, given: &Value) -> u64 {
         (Value::List(items), Some((key, word))) => {
             let maps = items.iter().filter_map(Value::as_map);
             let is_meant = |map: &&Map| map.get_named(key).and_then(Value::as_name) == Some(word);
-            maps.filter(is_meant).map(count).sum()
+            let counts = maps.filter(is_meant).map(count);
+            counts.fold(0, u64::saturating_add)
         }
         _ => 0,
     }

@@ -233,6 +233,16 @@ fn a_plain_report_has_no_bills() {
 }
 
 #[test]
+fn counts_that_are_too_large_stay_the_largest() {
+    let most = i64::MAX;
+    let image = format!(r#"{{"modality":"IMAGE","tokenCount":{most}}}"#);
+    let report =
+        format!(r#"{{"promptTokenCount":1,"promptTokensDetails":[{image},{image},{image}]}}"#);
+    let report = Report::read(&read(&report)).unwrap();
+    assert_eq!(report.count(Count::InputImage), u64::MAX);
+}
+
+#[test]
 fn a_provider_has_prices_of_its_own() {
     let of = |provider: Option<&str>, input: i64| {
         let Value::Map(map) = price(Some("m"), None, input) else {
