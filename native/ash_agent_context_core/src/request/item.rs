@@ -151,6 +151,9 @@ impl<'a> Item<'a> {
 
     pub fn render(self, out: &mut Writer<'_>) {
         let (message, format) = (self.message, room(out.options.provider));
+        if message.is_left_out_by(out.options.provider) {
+            return;
+        }
         if let Some(exchange) = self.results {
             let shown = self.rendering.exchange(&message.calls, exchange);
             return format.results(message, shown.as_ref().unwrap_or(exchange), out);
@@ -181,10 +184,11 @@ impl<'a> Item<'a> {
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
         // The reason is mostly reported already.
-        let is_empty = match &self.message.content {
-            Content::Text(text) => text.is_empty(),
-            content => content.count_parts() == 0,
-        };
+        let is_empty = self.message.calls.is_empty()
+            && match &self.message.content {
+                Content::Text(text) => text.is_empty(),
+                content => content.count_parts() == 0,
+            };
         if vanishes && changes.is_empty() && self.results.is_none() && !is_empty {
             changes.push(Change {
                 what: ChangeKind::DroppedMessage,
