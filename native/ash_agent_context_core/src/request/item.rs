@@ -206,7 +206,8 @@ pub(crate) fn items<'a>(
     rendering: Rendering<'a>,
     options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
-    let (provider, dialect) = (options.provider, options.dialect);
+    let provider = options.provider;
+    let dialect = options.dialect.filter(|_| provider == Provider::OpenAiChat);
     iteration.entries().flat_map(move |entry| {
         let rendering = rendering.behind(entry.slots);
         let exchange = entry.exchange.as_deref();
