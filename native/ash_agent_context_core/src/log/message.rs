@@ -123,7 +123,8 @@ impl Message {
     pub(crate) fn is_answer(&self) -> bool {
         let finish = self.reply.as_ref().and_then(|reply| reply.finish);
         let ends = finish.is_none_or(|finish| {
-            !finish.goes_on() && !(finish.lacks_more() && self.content.is_wordless())
+            let is_empty = finish.lacks_more() && self.content.is_wordless();
+            !finish.goes_on() && !is_empty
         });
         self.role == Role::Assistant && self.calls.is_empty() && !self.is_interrupted() && ends
     }

@@ -224,7 +224,8 @@ defmodule AshAgent.Runtime.TypedAnswer do
   # What was wrong with a text follows it. A model that goes on by itself is not told anything.
   defp failed?(%{tool_calls: [], number: number} = iteration, context) do
     next = Context.get_iteration_messages(context, number + 1)
-    Enum.any?(next, &retry?/1) and not Enum.any?(iteration.messages, &is_map_key(&1, :state))
+    told? = Enum.all?(iteration.messages, &retry?/1) or Enum.any?(next, &retry?/1)
+    told? and not Enum.any?(iteration.messages, &is_map_key(&1, :state))
   end
 
   defp failed?(%{tool_calls: calls}, _context),
