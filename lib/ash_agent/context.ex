@@ -641,12 +641,14 @@ defmodule AshAgent.Context do
   Returns what a run has to know before it begins, in one call.
 
   `:turn_start` is the number of the iteration that began the turn, `:tokens` how many tokens were reported, `:pending` how many calls
-  wait for a result, and `:recall?` what `AshAgent.Context.Recall.recall?/1` returns.
+  wait for a result, and `:recall?` what `AshAgent.Context.Recall.recall?/1` returns. `:answered?` is whether the last message is the
+  model's and ends the turn: it is not `true` for an answer that broke off, for one after which the model goes on (`:pause`), and for one
+  without words that should have had a call, or that the provider could not read.
 
   ## Examples
 
       iex> "Hello!" |> AshAgent.Context.new(id: "c1") |> AshAgent.Context.outline()
-      %{id: "c1", turn_start: 1, tokens: 0, pending: 0, recall?: false}
+      %{id: "c1", turn_start: 1, tokens: 0, pending: 0, recall?: false, answered?: false}
   """
   @doc since: "0.1.0", group: "Read"
   @spec outline(t()) :: %{
@@ -654,11 +656,20 @@ defmodule AshAgent.Context do
           turn_start: pos_integer(),
           tokens: non_neg_integer(),
           pending: non_neg_integer(),
-          recall?: boolean()
+          recall?: boolean(),
+          answered?: boolean()
         }
   def outline(%__MODULE__{ref: ref}) do
-    {id, turn_start, tokens, pending, recall?} = Native.context_outline(ref)
-    %{id: id, turn_start: turn_start, tokens: tokens, pending: pending, recall?: recall?}
+    {id, turn_start, tokens, pending, recall?, answered?} = Native.context_outline(ref)
+
+    %{
+      id: id,
+      turn_start: turn_start,
+      tokens: tokens,
+      pending: pending,
+      recall?: recall?,
+      answered?: answered?
+    }
   end
 
   @doc """

@@ -105,7 +105,7 @@ defmodule AshAgent.Response do
     * `:length` - it reached a token limit
     * `:content_filter` - a filter of the provider stopped it
     * `:refusal` - it refuses to answer
-    * `:pause` - it continues if you send its answer back
+    * `:pause` - it continues if you send its answer back. `AshAgent.Context.add_response/3` opens the next iteration, and a run asks again
     * `:error` - something failed on the provider's side, such as a malformed call, or its word is not known
 
   The calls of an answer that ended with `:content_filter`, `:refusal` or `:error` are never pending.

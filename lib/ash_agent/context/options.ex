@@ -36,7 +36,8 @@ defmodule AshAgent.Context.Options do
      "limits the text of each tool result, see `AshAgent.Context.View.put_max_result_bytes/3`. Defaults to the view's own limit."},
     {:dialect, {:in, [:openai, :deepseek, :openrouter, :vllm, nil]},
      "for OpenAI chat: how the server writes reasoning; the guide on requests lists which host uses which. By default " <>
-       "imported reasoning goes back as it came, and no other reasoning is sent."},
+       "imported reasoning goes back as it came, and no other reasoning is sent. For Anthropic: `:deepseek` is a server that " <>
+       "wants thinking back although it did not sign it."},
     {:previous_response_id, kept_id(),
      "for OpenAI Responses: the id of the last response, which the API keeps together with everything before it. " <>
        "Only what came later is sent: what follows the model's last message in the iteration `:since`, or in the " <>

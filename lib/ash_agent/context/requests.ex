@@ -19,9 +19,14 @@ defmodule AshAgent.Context.Requests do
   # The options that one provider has. The API of OpenAI Responses keeps a part of the conversation itself.
   @owners [
     previous_response_id: :openai_responses,
-    conversation: :openai_responses,
-    dialect: :openai_chat
+    conversation: :openai_responses
   ]
+
+  # The dialects of each format.
+  @dialects %{
+    openai_chat: [:openai, :deepseek, :openrouter, :vllm],
+    anthropic: [:deepseek]
+  }
 
   def request_options(provider, opts) do
     both? = opts[:previous_response_id] != nil and opts[:conversation] != nil
@@ -36,6 +41,8 @@ defmodule AshAgent.Context.Requests do
       Caller.refuse!("option #{inspect(name)} #{words}")
     end
 
+    check_dialect(provider, opts[:dialect])
+
     %{
       provider: provider,
       model: opts[:model],
@@ -49,5 +56,19 @@ defmodule AshAgent.Context.Requests do
       conversation: opts[:conversation],
       interrupt: opts[:pending] == :interrupt
     }
+  end
+
+  defp check_dialect(_provider, nil), do: :ok
+
+  defp check_dialect(provider, dialect) do
+    case @dialects[provider] do
+      nil ->
+        words = "is for :openai_chat and :anthropic; leave it out for #{inspect(provider)}"
+        Caller.refuse!("option :dialect " <> words)
+
+      dialects ->
+        words = "option :dialect must be one of #{inspect(dialects)} for #{inspect(provider)}"
+        dialect in dialects || Caller.refuse!(words)
+    end
   end
 end

@@ -215,6 +215,13 @@ impl Context {
         current.completed_at.is_some() || self.hides(current.number)
     }
 
+    /// Returns true if the turn is answered: the last message is the model's, and nothing is left to do for it.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        let last = self.current().last();
+        last.is_some_and(|last| last.message.is_answer())
+    }
+
     /// Returns true if the last message is an answer that broke off.
     pub(crate) fn breaks_off(&self) -> bool {
         let last = self.current().last();

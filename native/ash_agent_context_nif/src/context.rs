@@ -115,11 +115,12 @@ pub fn to_map(context: On<'_, Context>) -> Term<'_> {
 }
 
 /// Returns the facts that a run needs before it begins: `{id, first iteration of the turn, reported tokens, pending calls,
-/// recall?}`.
-pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool) {
+/// recall?, answered?}`.
+pub fn outline(context: &Context) -> (&str, u64, u64, usize, bool, bool) {
     let (tokens, pending) = (context.usage().total, context.current().count_pending());
     let (id, turn) = (context.id(), context.turn());
-    (id, turn, tokens, pending, context.has_recall())
+    let answered = context.is_answered();
+    (id, turn, tokens, pending, context.has_recall(), answered)
 }
 
 /// Returns the facts that take constant time.

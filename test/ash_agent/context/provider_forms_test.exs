@@ -140,11 +140,19 @@ defmodule AshAgent.Context.ProviderFormsTest do
              ) =~ "claude"
     end
 
-    test "a dialect is OpenAI chat's alone" do
+    test "a dialect is that of its format alone" do
       context = Context.new("Hi")
 
-      assert_raise ArgumentError, fn ->
-        Context.request(context, :anthropic, dialect: :deepseek)
+      for {provider, dialect, words} <- [
+            {:anthropic, :openai, "must be one of [:deepseek] for :anthropic"},
+            {:gemini, :deepseek, "is for :openai_chat and :anthropic; leave it out for :gemini"}
+          ] do
+        error =
+          assert_raise ArgumentError, fn ->
+            Context.request(context, provider, dialect: dialect)
+          end
+
+        assert Exception.message(error) =~ words
       end
 
       assert_raise ArgumentError, fn ->

@@ -112,6 +112,23 @@ impl Message {
         self
     }
 
+    /// Returns true if a provider leaves the message out of its requests.
+    pub(crate) fn is_left_out_by(&self, provider: Provider) -> bool {
+        let reply = self.reply.as_ref();
+        reply.and_then(|reply| reply.left_out_by()) == Some(provider)
+    }
+
+    /// Returns true if the message is the model's and nothing is left to do for it: it is complete, calls no tools, and its model
+    /// neither goes on nor came to nothing.
+    pub(crate) fn is_answer(&self) -> bool {
+        let finish = self.reply.as_ref().and_then(|reply| reply.finish);
+        let ends = finish.is_none_or(|finish| {
+            let is_empty = finish.lacks_more() && self.content.is_wordless();
+            !finish.goes_on() && !is_empty
+        });
+        self.role == Role::Assistant && self.calls.is_empty() && !self.is_interrupted() && ends
+    }
+
     /// Returns true if the message broke off before it was complete.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {

@@ -7,6 +7,7 @@ pub use crate::log::place::Place;
 use crate::log::provider::Provider;
 use crate::value::fields::Fields;
 use crate::value::json;
+use crate::value::letters;
 use crate::value::word::words;
 use crate::value::{Bytes, Map, Size, Value};
 
@@ -131,6 +132,19 @@ impl Content {
         match self {
             Self::Parts(parts) => parts,
             Self::None | Self::Text(_) => &[],
+        }
+    }
+
+    /// Returns true if it has neither text nor media.
+    pub(crate) fn is_wordless(&self) -> bool {
+        let says = |text: &Bytes| !letters::is_blank(&letters::utf8(text));
+        match self {
+            Self::None => true,
+            Self::Text(text) => !says(text),
+            Self::Parts(parts) => !parts.iter().any(|part| match &part.kind {
+                PartKind::Text(text) => says(text),
+                kind => matches!(kind, PartKind::Media(_)),
+            }),
         }
     }
 

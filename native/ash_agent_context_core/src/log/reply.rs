@@ -1,6 +1,7 @@
 //! The source of a model's message and the reason why it ended, and which ends let its calls run.
 
 use crate::log::provider::Provider;
+use crate::provider::facts::Rule;
 use crate::value::time::Time;
 use crate::value::word::words;
 use crate::value::{Map, Size, Value};
@@ -40,6 +41,14 @@ impl Reply {
             Value::Map(container) => container.get_named("id")?.as_str(),
             _ => None,
         }
+    }
+
+    /// Returns the provider whose later requests leave the message out.
+    pub(crate) fn left_out_by(&self) -> Option<Provider> {
+        let provider = self
+            .provider
+            .filter(|_| self.finish == Some(Finish::Refusal));
+        provider.filter(|provider| provider.facts().has(Rule::LeavesOutRefused))
     }
 
     /// Returns the time at which it ended, as far as that is known.
@@ -89,6 +98,17 @@ impl Finish {
     /// Returns true if the model stopped in the middle of something.
     pub(crate) const fn breaks_off(self) -> bool {
         matches!(self, Self::Length) || self.why_not_run().is_some()
+    }
+
+    /// Returns true if the turn goes on: the model is asked again, with what it said so far.
+    pub(crate) const fn goes_on(self) -> bool {
+        matches!(self, Self::Pause)
+    }
+
+    /// Returns true if an answer without words and calls is none: the model meant to call a tool, or its provider could not read
+    /// what it said.
+    pub(crate) const fn lacks_more(self) -> bool {
+        matches!(self, Self::ToolCalls | Self::Error)
     }
 
     /// Returns the text that the model reads as the result of a call in an answer that ended so; `None` where a complete call

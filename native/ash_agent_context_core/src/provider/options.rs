@@ -54,7 +54,7 @@ words! {
 
 words! {
     /// The fields for reasoning in a variant of OpenAI's chat format. Without a dialect, imported reasoning goes back as it came,
-    /// and other reasoning is not sent.
+    /// and other reasoning is not sent. In Anthropic's format, any dialect takes thinking that nobody signed.
     pub enum Dialect {
         /// It takes none.
         OpenAi = "openai",
@@ -107,6 +107,11 @@ impl<'a> Options<'a> {
             most: usize::MAX,
             steps: usize::MAX,
         }
+    }
+
+    /// Returns whether thinking goes back without a signature. Anthropic refuses it, servers that speak its format want it.
+    pub(crate) fn takes_unsigned(&self) -> bool {
+        self.provider == Provider::Anthropic && self.dialect.is_some()
     }
 
     /// Returns a key of the options that decide how a message is encoded.

@@ -275,7 +275,7 @@ impl<'o> Writer<'o> {
                 self.drop_part(part);
                 Thought::Nothing
             }
-            _ if is_own => self.thinking(part, true),
+            _ if is_own => self.thinking(part, !self.options.takes_unsigned()),
             _ => self.turn_thinking_into_text(part),
         }
     }
@@ -503,10 +503,13 @@ impl ToolCall {
     }
 }
 
-/// Returns whether a part is thinking that its own provider takes back: it is signed, or in that provider's form.
+/// Returns whether a part is thinking that its own provider takes back: it is signed, unless that is not needed, or in that provider's
+/// form.
 pub fn is_own_thinking(part: &Part, out: &Writer<'_>) -> bool {
     let is_whole = match &part.kind {
-        PartKind::Thinking(_) => part.provider_text("signature").is_some(),
+        PartKind::Thinking(_) => {
+            out.options.takes_unsigned() || part.provider_text("signature").is_some()
+        }
         kind => kind.is_thinking(),
     };
     is_whole && part.is_of(out.options)

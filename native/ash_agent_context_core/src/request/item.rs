@@ -151,6 +151,9 @@ impl<'a> Item<'a> {
 
     pub fn render(self, out: &mut Writer<'_>) {
         let (message, format) = (self.message, room(out.options.provider));
+        if message.is_left_out_by(out.options.provider) {
+            return;
+        }
         if let Some(exchange) = self.results {
             let shown = self.rendering.exchange(&message.calls, exchange);
             return format.results(message, shown.as_ref().unwrap_or(exchange), out);
@@ -181,10 +184,11 @@ impl<'a> Item<'a> {
         let vanishes = out.json.0.is_empty();
         changes.extend(out.changes());
         // The reason is mostly reported already.
-        let is_empty = match &self.message.content {
-            Content::Text(text) => text.is_empty(),
-            content => content.count_parts() == 0,
-        };
+        let is_empty = self.message.calls.is_empty()
+            && match &self.message.content {
+                Content::Text(text) => text.is_empty(),
+                content => content.count_parts() == 0,
+            };
         if vanishes && changes.is_empty() && self.results.is_none() && !is_empty {
             changes.push(Change {
                 what: ChangeKind::DroppedMessage,
@@ -202,7 +206,8 @@ pub(crate) fn items<'a>(
     rendering: Rendering<'a>,
     options: &Options<'_>,
 ) -> impl Iterator<Item = Item<'a>> {
-    let (provider, dialect) = (options.provider, options.dialect);
+    let provider = options.provider;
+    let dialect = options.dialect.filter(|_| provider == Provider::OpenAiChat);
     iteration.entries().flat_map(move |entry| {
         let rendering = rendering.behind(entry.slots);
         let exchange = entry.exchange.as_deref();

@@ -96,7 +96,10 @@ impl Context {
                 exchange.fill(slot, Outcome::new(Status::Interrupted, output));
             }
         }
-        let waits = exchange.pending() > 0 || calls.is_empty();
+        // A model that goes on by itself begins another iteration, so that limits of iterations count these, too.
+        let goes_on = response.state() == &State::Complete
+            && response.finish_reason().is_some_and(Finish::goes_on);
+        let waits = exchange.pending() > 0 || (calls.is_empty() && !goes_on);
         let calls = calls.into_boxed_slice();
         let reply = match times.requested_at {
             None => response.reply(),

@@ -99,14 +99,19 @@ impl Pairs<'_> {
             return self.knows_earlier;
         }
         let covered = |covers| cover_over(covers, place.iteration).is_some();
-        !self.covers.is_some_and(covered) && self.masks.is_none_or(|masks| self.stays(place, masks))
+        !self.covers.is_some_and(covered) && self.stays(place)
     }
 
-    /// Returns true if masks do not change a part.
-    fn stays(&self, place: PartPlace, masks: &Masks) -> bool {
+    /// Returns true if the message of a part goes back to its provider, and masks do not change the part.
+    fn stays(&self, place: PartPlace) -> bool {
         let iteration = self.log.get_numbered(place.iteration);
         let entry = iteration.and_then(|iteration| iteration.entry(place.entry));
-        let part = entry.and_then(|entry| entry.message.content.parts().get(place.part));
-        part.is_some_and(|part| masks.part(part).is_some())
+        entry.is_some_and(|entry| {
+            let part = entry.message.content.parts().get(place.part);
+            let is_same = |masks: &Masks| part.is_some_and(|part| masks.part(part).is_some());
+            let reply = entry.message.reply.as_ref();
+            let left_out = reply.is_some_and(|reply| reply.left_out_by().is_some());
+            !left_out && self.masks.is_none_or(is_same)
+        })
     }
 }

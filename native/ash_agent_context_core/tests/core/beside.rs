@@ -615,3 +615,63 @@ fn images_of_ollama_are_parts() {
     let message = decode(Provider::Ollama, &body).message().0;
     assert!(parts(&message.content)[1].kind.media().is_some());
 }
+
+/// Servers that speak Anthropic's format without signing their thinking want it back; Anthropic refuses it.
+#[test]
+fn thinking_that_nobody_signed_goes_back_in_a_dialect_of_anthropic() {
+    const OWN: Provider = Provider::Anthropic;
+    let text = json!({"type": "text", "text": "Fine."});
+    let call = json!({"type": "tool_use", "id": "t1", "name": "look", "input": {}});
+    for signature in [None, Some("s1")] {
+        for last in [&text, &call] {
+            let mut thinking = json!({"type": "thinking", "thinking": "Hm."});
+            if let Some(signature) = signature {
+                thinking["signature"] = json!(signature);
+            }
+            let content = json!([thinking, last]);
+            let message = json!({"type": "message", "model": "m", "role": "assistant", "content": content,
+                "stop_reason": "end_turn"});
+            let mut events = vec![
+                json!({"type": "message_start", "message": {"model": "m", "content": []}}),
+                json!({"type": "content_block_start", "index": 0, "content_block":
+                    {"type": "thinking", "thinking": "", "signature": ""}}),
+                json!({"type": "content_block_delta", "index": 0, "delta":
+                    {"type": "thinking_delta", "thinking": "Hm."}}),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "content_block_start", "index": 1, "content_block": last}),
+                json!({"type": "content_block_stop", "index": 1}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+                json!({"type": "message_stop"}),
+            ];
+            if let Some(signature) = signature {
+                let delta = json!({"type": "signature_delta", "signature": signature});
+                let delta = json!({"type": "content_block_delta", "index": 0, "delta": delta});
+                events.insert(3, delta);
+            }
+            let user = json!({"role": "user", "content": "?"});
+            let said = json!({"role": "assistant", "content": content});
+            let done = json!({"role": "user", "content": "So?"});
+            let messages = match last == &call {
+                true => json!([user, said]),
+                false => json!([user, said, done]),
+            };
+            let imported = import(&json!({"messages": messages}).to_string(), OWN);
+            for context in [
+                add(&decode(OWN, &message)),
+                add(&stream(OWN, &events).0),
+                imported,
+            ] {
+                let dialect = |one: Option<Dialect>| with(OWN, |options| options.dialect = one);
+                for context in [reload(&context), context] {
+                    let back = sent(&context, &dialect(Some(Dialect::DeepSeek)));
+                    assert_eq!(back["content"], content, "{signature:?}");
+                    let back = sent(&context, &dialect(None));
+                    let is_kept = back.to_string().contains("Hm.");
+                    assert_eq!(is_kept, signature.is_some(), "{back}");
+                    let back = sent(&context, &Options::new(Provider::Bedrock));
+                    assert!(!back.to_string().contains("Hm."), "{back}");
+                }
+            }
+        }
+    }
+}

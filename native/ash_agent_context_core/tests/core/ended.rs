@@ -4,8 +4,8 @@ use crate::make::{conversation, decode, defaults, framed, json_sent, parts, relo
 use crate::provider_answers::{self, Saying};
 
 use ash_agent_context_core::{
-    json as terms, CallStatus, Content, Context, Event, Finish, Options, Provider, Reading,
-    Response, State, Status, Value, BODY_DEPTH,
+    json as terms, CallStatus, ChangeKind, Content, Context, Event, Finish, Options, Provider,
+    Reading, Response, State, Status, Value, BODY_DEPTH,
 };
 use proptest::prelude::*;
 use serde_json::{json, Value as Json};
@@ -268,6 +268,100 @@ fn the_calls_of_a_message_end_as_those_of_a_response() {
             assert_eq!(pending(&add(&response)).is_empty(), denied, "{finish:?}");
         }
     }
+}
+
+// ---- Answers that are left out, and turns that are not over.
+
+/// An answer of a text, and with a call or without, that ends with this word.
+fn ending(provider: Provider, word: Option<&str>, text: &[&str], calls: bool) -> Response {
+    let call = ("pay".into(), vec!["{\"eur\":9}".into()], "t1".into());
+    let saying = Saying {
+        thinking: vec!["Hm.".into()],
+        text: text.iter().map(|text| (*text).into()).collect(),
+        calls: Vec::from_iter(calls.then_some(call)),
+        ..Saying::default()
+    };
+    decode(provider, &said::ended(provider, &saying, &json!(word)).1)
+}
+
+/// Anthropic's guide to refusals: what was refused must not be in the next request. Elsewhere a refused answer goes back.
+#[test]
+fn a_refused_answer_is_left_out_of_the_next_request_where_its_provider_wants_that() {
+    for (provider, word, finish) in words() {
+        let leaves_out = matches!(provider, Provider::Anthropic | Provider::Bedrock);
+        for calls in [true, false] {
+            let refused = add(&ending(provider, word.as_deref(), &["Sure."], calls));
+            let refused = refused.interrupt(&Value::text("over"), stamp());
+            let context = refused.add_user_message(Value::text("And now?"), stamp());
+            let context = context.unwrap();
+            for context in [reload(&context), context] {
+                for to in Provider::ALL {
+                    let row = format!("{provider:?} {word:?} {calls} to {to:?}");
+                    let body = sent(&context, to).to_string();
+                    let is_left_out =
+                        leaves_out && to == provider && finish == Some(Finish::Refusal);
+                    assert_eq!(body.contains("Sure."), !is_left_out, "{row}: {body}");
+                    assert_eq!(body.contains("eur"), calls && !is_left_out, "{row}: {body}");
+                    assert!(body.contains("And now?"), "{row}");
+                    let report = context.request_report(&Options::new(to)).unwrap();
+                    let mut changes = report.iter().map(|found| found.change.what);
+                    let is_told = changes.any(|what| what == ChangeKind::DroppedMessage);
+                    assert_eq!(is_told, is_left_out, "{row}");
+                }
+                // It is kept and shown.
+                assert_eq!(outcomes(&context).len(), usize::from(calls));
+            }
+        }
+    }
+}
+
+/// Uses of a provider's tools go with the answer that has their results.
+#[test]
+fn a_use_is_left_out_if_its_result_is_in_a_refused_answer() {
+    let used = json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}});
+    let result = json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []});
+    let say = |block: &Json, word: &str| {
+        let text = json!({"type": "text", "text": "So."});
+        decode(
+            Provider::Anthropic,
+            &json!({"type": "message", "content": [text, block], "stop_reason": word}),
+        )
+    };
+    let paused = add(&say(&used, "pause_turn"));
+    for (word, is_sent) in [("refusal", false), ("end_turn", true)] {
+        let context = paused.add_response(&say(&result, word), stamp()).unwrap();
+        for context in [reload(&context), context] {
+            let body = sent(&context, Provider::Anthropic).to_string();
+            assert_eq!(body.contains("srv_1"), is_sent, "{body}");
+            assert!(body.contains("So."));
+        }
+    }
+}
+
+#[test]
+fn only_an_answer_that_says_something_or_may_say_nothing_ends_a_turn() {
+    for (provider, word, _) in words() {
+        for text in [&[][..], &[" "], &["Fine."]] {
+            let response = ending(provider, word.as_deref(), text, false);
+            let context = add(&response);
+            let finish = response.finish_reason();
+            let row = format!("{provider:?} {word:?} {finish:?} {text:?}");
+            let is_answered = match finish {
+                Some(Finish::Pause) => false,
+                Some(Finish::Error | Finish::ToolCalls) => text == ["Fine."],
+                _ => true,
+            };
+            // A model that goes on begins another iteration.
+            let number = 1 + u64::from(finish == Some(Finish::Pause));
+            for context in [reload(&context), context] {
+                assert_eq!(context.is_answered(), is_answered, "{row}");
+                assert_eq!(context.current_iteration(), number, "{row}");
+            }
+        }
+        let calls = add(&ending(provider, word.as_deref(), &["Fine."], true));
+        assert!(!calls.is_answered());
+    }
+    assert!(!conversation("?").is_answered());
 }
 
 // ---- The token limit.
@@ -615,13 +709,9 @@ fn what_an_older_version_let_wait_does_not_wait_after_loading() {
         assert!(pending(&read).is_empty(), "{word} {old}");
         let statuses = ["t1", "t2"].map(|id| read.tool_call_status(id));
         assert_eq!(statuses, [Some(CallStatus::Ended(Status::Interrupted)); 2]);
-        assert_eq!(
-            sent(&read, Provider::Anthropic)["messages"]
-                .as_array()
-                .unwrap()
-                .len(),
-            3
-        );
+        let sent = sent(&read, Provider::Anthropic);
+        let goes_back = if word == "refusal" { 1 } else { 3 };
+        assert_eq!(sent["messages"].as_array().unwrap().len(), goes_back);
     }
     // One of a model that declined.
     let text = json!({"type": "text", "text": "Hm."});

@@ -1,6 +1,6 @@
 //! The items of OpenAI Responses go back as they came, whether an answer or an imported request had them.
 
-use crate::make::{at, conversation, defaults, json_sent, parts};
+use crate::make::{at, conversation, defaults, import, json_sent, parts, reload};
 use crate::recorded;
 
 use ash_agent_context_core::{
@@ -389,4 +389,46 @@ fn indexes_with_gaps_double_nothing() {
     };
     let words: Vec<String> = parts.iter().map(words).collect();
     assert_eq!(words, ["one", "two", "provider_block"]);
+}
+
+/// What a program left null is refused by OpenAI ("expected an array of objects, but got null instead"), and so is an empty list.
+#[test]
+fn a_message_without_calls_goes_back_without_the_field() {
+    for provider in [Provider::OpenAiChat, Provider::Mistral] {
+        for none in [json!(null), json!([])] {
+            let said = json!({"role": "assistant", "content": "Hi", "tool_calls": none});
+            let body = json!({"messages": [{"role": "user", "content": "?"}, said]});
+            let context = import(&body.to_string(), provider);
+            for context in [reload(&context), context] {
+                let sent = json_sent(&context, &Options::new(provider));
+                let back = &sent["messages"][1];
+                assert_eq!(back["content"], "Hi");
+                let is_kept = provider == Provider::Mistral;
+                assert_eq!(back.get("tool_calls").is_some(), is_kept, "{back}");
+            }
+        }
+    }
+}
+
+/// Outputs of commands that a program made by hand follow the API's form.
+#[test]
+fn the_output_of_commands_is_a_list_of_what_each_wrote() {
+    let call = json!({"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}});
+    let end = json!({"type": "exit", "exit_code": 0});
+    let own = json!([{"stdout": "a", "stderr": "", "outcome": end}]);
+    for output in [
+        json!("a"),
+        json!({"stdout": "a"}),
+        json!([{"stdout": "a"}]),
+        own.clone(),
+    ] {
+        let answer = json!({"type": "shell_call_output", "call_id": "c1", "output": output});
+        let user = json!({"role": "user", "content": "?"});
+        let body = json!({"input": [user, call, answer]});
+        let context = import(&body.to_string(), Provider::OpenAiResponses);
+        for context in [reload(&context), context] {
+            let sent = json_sent(&context, &Options::new(Provider::OpenAiResponses));
+            assert_eq!(sent["input"][2]["output"], own, "{output}");
+        }
+    }
 }

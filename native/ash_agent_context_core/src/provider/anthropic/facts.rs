@@ -27,6 +27,8 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::MergesNeighbours,
         Rule::CallsAnywhere,
         Rule::ClosesUses,
+        // Anthropic's guide to refusals in streams, which names Bedrock's endpoints, too.
+        Rule::LeavesOutRefused,
     ],
     takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
     takes_name: is_plain_name,

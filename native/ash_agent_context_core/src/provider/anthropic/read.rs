@@ -108,7 +108,13 @@ fn assistant(content: Value, history: &mut Listener) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    if has_declined(said.parts()) {
+    // Anthropic refuses thinking without a signature; a dialect sends it all the same.
+    let mut thoughts = said
+        .parts()
+        .iter()
+        .filter(|part| part.kind.thoughts().is_some());
+    let is_unsigned = thoughts.any(|part| part.provider_text("signature").is_none());
+    if is_unsigned || has_declined(said.parts()) {
         history.mark_refused();
     }
     said.join(PROVIDER, |part| part.half().is_some(), history);

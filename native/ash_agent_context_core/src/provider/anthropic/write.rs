@@ -160,11 +160,10 @@ fn thinking(part: &Part, leads: bool, out: &mut Writer<'_>) {
             .json
             .strings(&[("type", "redacted_thinking"), ("data", data)]),
         Thought::Own { text, signature } => {
-            out.json.strings(&[
-                ("type", "thinking"),
-                ("thinking", &text),
-                ("signature", signature.unwrap_or_default()),
-            ]);
+            out.json.object(|block| {
+                let block = block.field("type", "thinking").text("thinking", &text);
+                block.given("signature", signature);
+            });
         }
         Thought::Text(text) => text_block(trim_end(&text), out),
         Thought::Nothing => {}

@@ -27,6 +27,8 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::ResultsStandTogether,
         Rule::CallsAnywhere,
         Rule::EndsWithBody,
+        // Anthropic's guide to refusals in streams, which names Bedrock's endpoints, too.
+        Rule::LeavesOutRefused,
     ],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()) && id.bytes().all(is_dotted),
     takes_name: is_plain_name,

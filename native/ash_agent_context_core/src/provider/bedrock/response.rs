@@ -191,6 +191,7 @@ fn stop(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         "tool_use" => Finish::ToolCalls,
         "max_tokens" | "model_context_window_exceeded" => Finish::Length,
         "guardrail_intervened" | "content_filtered" => Finish::ContentFilter,
+        "refusal" => Finish::Refusal,
         _ => Finish::Error,
     };
     draft.finish(reason, word);

@@ -265,6 +265,15 @@ impl<'a> Outputs<'a, '_, '_> {
 }
 
 /// Returns a map with the output of one command.
+/// Returns whether the output of commands has the API's form: a list of what each wrote, and how it ended.
+pub(super) fn is_shell_output(item: &Value) -> bool {
+    let is_chunk = |one: &Value| {
+        let has = |key| matches!(at(one, key), Some(Value::Binary(_)));
+        has("stdout") && has("stderr") && at(one, "outcome").is_some()
+    };
+    matches!(at(item, "output"), Some(Value::List(chunks)) if chunks.iter().all(is_chunk))
+}
+
 fn chunk(value: &Value) -> Option<&Map> {
     let map = value.as_map()?;
     let has = |key| matches!(map.get_named(key), Some(Value::Binary(_)));

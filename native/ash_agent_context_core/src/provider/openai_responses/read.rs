@@ -9,6 +9,7 @@ use super::texts::{self, Notes};
 use super::{Room, PROVIDER};
 use crate::error::Error;
 use crate::log::call::ToolCall;
+use crate::log::kind::CallKind;
 use crate::log::part::{Content, Part, PartKind};
 use crate::provider::foreign::{
     into_parts, metadata_with, name_at, order_calls, own_block, part, provider_block, system_part,
@@ -148,6 +149,9 @@ impl ItemReader {
         } else if let Some(form) = output {
             if let Some(answer) = read_calls::answer(form, &item)? {
                 said.flush(history);
+                if form.kind == CallKind::Shell && !calls::is_shell_output(&item) {
+                    history.mark_refused();
+                }
                 history.answer(answer);
                 return Ok(());
             }

@@ -20,7 +20,10 @@ defmodule AshAgent.LLM.Anthropic do
   @schema Client.schema(
             AshAgent.Options.schema([
               {:max_tokens, :pos_integer, [default: 4_096], "the longest answer, in tokens."},
-              {:version, :string, [default: "2023-06-01"], "sent as `anthropic-version`."}
+              {:version, :string, [default: "2023-06-01"], "sent as `anthropic-version`."},
+              {:dialect, {:in, [:auto, nil, :deepseek]}, [default: :auto],
+               "`:deepseek` for servers that want thinking back although they did not sign it, such as relays to DeepSeek. `:auto` " <>
+                 "picks it for the hosts of DeepSeek and Kimi."}
             ]) ++
               Client.cache_diagnostics(
                 "whether to ask what kept a request from being read from the prompt cache (a beta of Anthropic), see " <>
@@ -30,7 +33,20 @@ defmodule AshAgent.LLM.Anthropic do
             provider: :anthropic
           )
 
+  # By reports of clients that were refused there; the guide on requests names them.
+  @unsigned ~w(api.deepseek.com api.moonshot.ai api.moonshot.cn api.kimi.com)
+
   use Client, @schema
+
+  @impl Client
+  def check(opts) do
+    known = if URI.parse(opts[:base_url]).host in @unsigned, do: :deepseek
+    dialect = if opts[:dialect] == :auto, do: known, else: opts[:dialect]
+
+    if dialect && opts[:provider] == :anthropic,
+      do: Keyword.update!(opts, :request, &Keyword.put_new(&1, :dialect, dialect)),
+      else: opts
+  end
 
   @impl Client
   def call(opts, tools, mode) do

@@ -23,6 +23,8 @@ defmodule AshAgent.LLM.Error do
     * `{:status, status}` - the provider refused the request, also when it was repeated
     * `{:provider, code}` - the provider reported an error within its answer; `code` is its name for the error, or `nil`
     * `:incomplete` - the answer ended before it was complete
+    * `{:empty, word}` - the answer has neither words nor calls, although it should have had a call, or the provider could not read what its
+      model said; `word` is the provider's for how it ended, such as `"MALFORMED_FUNCTION_CALL"`, or `nil`. A run has asked again
     * `:timeout` - there was no complete answer within `:timeout`
     * `{:timeout, :connect}`, `{:timeout, :first_byte}`, `{:timeout, :idle}` - nothing came within `:connect_timeout`,
       `:first_byte_timeout` or, in the middle of an answer, `:idle_timeout`
@@ -35,6 +37,7 @@ defmodule AshAgent.LLM.Error do
           {:status, pos_integer()}
           | {:provider, String.t() | nil}
           | :incomplete
+          | {:empty, String.t() | nil}
           | :timeout
           | {:timeout, :connect | :first_byte | :idle}
           | {:connection, term()}
@@ -105,12 +108,17 @@ defmodule AshAgent.LLM.Error do
   defp kind(kind) when kind in @kinds, do: kind
   defp kind(_other), do: :invalid_response
 
-  defp code({:provider, code}) when is_binary(code), do: code
+  defp code({kind, code}) when kind in [:provider, :empty] and is_binary(code), do: code
   defp code(_reason), do: nil
 
   defp timeout(:timeout), do: "whole"
   defp timeout({:timeout, limit}), do: to_string(limit)
   defp timeout(_reason), do: nil
+
+  @doc false
+  # The error of an answer that came to nothing, with the provider's word for how it ended.
+  def empty(word),
+    do: %__MODULE__{reason: {:empty, word}, kind: :invalid_response, retryable?: true}
 
   @doc false
   # The error of a request that was not sent.
@@ -194,6 +202,9 @@ defmodule AshAgent.LLM.Error do
 
       :provider ->
         "the provider reported an error (#{what})"
+
+      :empty ->
+        "the model ended with neither words nor calls (#{what || "no reason given"}); run again, or look at the schemas of the tools"
 
       :connection ->
         "could not connect to the provider (#{inspect(what, limit: 20, printable_limit: 200)}); check :base_url and the network"

@@ -101,7 +101,7 @@ defmodule AshAgent.Runtime.Error do
     do: describe(reason) <> Map.fetch!(@stored, stored)
 
   defp describe({:max_iterations_exceeded, max}) do
-    "the model still called tools after #{max} iterations of this turn. " <>
+    "the model was not done after #{max} iterations of this turn. " <>
       "Add a user message, or run again with a greater :max_iterations"
   end
 

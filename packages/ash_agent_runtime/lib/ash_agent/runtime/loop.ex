@@ -20,7 +20,7 @@ defmodule AshAgent.Runtime.Loop do
   # A run that may not ask the model must not continue the tools of an earlier run either: it cannot end well.
   defp check_price(run) do
     with {:error, reason} <- Bounds.begin(run.bounds, run.context, run.model, run.outermost?),
-         false <- run.pending == [] and answered?(run.last) do
+         false <- run.pending == [] and run.answered? do
       {:stop, run, {:failed, reason}}
     else
       _may_ask -> {:ok, run}
@@ -40,7 +40,7 @@ defmodule AshAgent.Runtime.Loop do
   end
 
   defp begin_writing(run) do
-    run = if answered?(run.last), do: run, else: Run.flush(run, :running, %{step: :begin})
+    run = if run.answered?, do: run, else: Run.flush(run, :running, %{step: :begin})
     with {:ok, run} <- Run.check(run), do: load_attempts(run)
   end
 
@@ -60,7 +60,7 @@ defmodule AshAgent.Runtime.Loop do
       run.pending != [] ->
         run_iteration(run, &execute/1)
 
-      answered?(run.last) ->
+      run.answered? ->
         finish_answered(run)
 
       # The answer came, and nobody heard of it.
@@ -85,12 +85,7 @@ defmodule AshAgent.Runtime.Loop do
 
   @doc "Returns whether a run with these options may ask or start anything: one whose conversation is answered only returns that."
   def acts?(context, opts),
-    do: opts[:output] != nil or not answered?(Run.last_message(context))
-
-  defp answered?(%{role: :assistant} = message),
-    do: not is_map_key(message, :tool_calls) and not is_map_key(message, :state)
-
-  defp answered?(_other), do: false
+    do: opts[:output] != nil or not Context.outline(context).answered?
 
   defp iterate(run) do
     with {:ok, run} <- run |> Run.add_messages() |> TypedAnswer.begin_attempt() |> Run.check(),

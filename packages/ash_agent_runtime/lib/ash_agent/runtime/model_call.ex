@@ -39,7 +39,8 @@ defmodule AshAgent.Runtime.ModelCall do
     run = %{run | context: add_tries(run, answer)}
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
-         {:ok, context} <- add_response(run, response, answer.first) do
+         {:ok, context} <- add_response(run, response, answer.first),
+         :ok <- check_said(context, response) do
       accept(run, context, response, %{started: started, first: answer.first})
     else
       {:error, reason} -> recover(run, answer, reason, started)
@@ -54,9 +55,27 @@ defmodule AshAgent.Runtime.ModelCall do
          {:ok, context} <- Overflow.shorten(failed.context, run) do
       ask(Run.put_context(failed, context))
     else
-      _nothing_to_leave_out -> stop
+      _nothing_to_leave_out -> if(empty?(reason), do: ask_again(failed, stop), else: stop)
     end
   end
+
+  # The same request may come to something.
+  @asked_again 2
+
+  defp ask_again(%{asked_again: @asked_again}, stop), do: stop
+
+  defp ask_again(run, stop) do
+    with {:ok, run} <- Run.check(%{run | asked_again: run.asked_again + 1}),
+         :ok <- Bounds.ask(run.bounds) do
+      ask(run)
+    else
+      {:error, reason} -> put_elem(stop, 2, {:failed, reason})
+      refused -> refused
+    end
+  end
+
+  defp empty?({:llm_error, %LLM.Error{reason: {:empty, _word}}}), do: true
+  defp empty?(_reason), do: false
 
   # It is the same in all requests of a run.
   defp note_request(%{noted?: true} = run),
@@ -130,6 +149,14 @@ defmodule AshAgent.Runtime.ModelCall do
       else: {:error, {:llm_timeout, run.llm_timeout}}
   end
 
+  # The only answers that stay in their iteration and do not end the turn are those that came to nothing. A provider refuses for a reason.
+  defp check_said(context, response) do
+    if Context.outline(context).answered? or Run.last_message(context) == nil or
+         Context.pending_tool_calls(context) != [],
+       do: :ok,
+       else: {:error, {:llm_error, LLM.Error.empty(Response.finish_word(response))}}
+  end
+
   defp add_response(run, response, first) do
     with {:error, error} <- Context.put_response(run.context, response, times(run, first)),
          do: {:error, {:invalid_answer, error}}
@@ -148,7 +175,7 @@ defmodule AshAgent.Runtime.ModelCall do
     calls = Context.pending_tool_calls(context)
     {run, cost} = count_answer(run, context, response, usage)
     run = %{run | iterations: run.iterations + 1, finish_reason: finish_reason}
-    run = %{run | pending: calls, fresh?: true}
+    run = %{run | pending: calls, fresh?: true, asked_again: 0}
 
     known = %{duration: Events.since(started), content_bytes: Events.bytes(message.content)}
 
@@ -162,7 +189,9 @@ defmodule AshAgent.Runtime.ModelCall do
     if Events.heard?(run.events), do: tell_cache(run, context)
     run = Run.put_context(run, context)
 
-    final? = calls == [] and not to_be_read?(message, finish_reason)
+    # After a refusal the model would refuse again. Otherwise it goes on, or has not yet read that calls were cut off or malformed.
+    refused? = calls == [] and finish_reason in [:refusal, :content_filter]
+    final? = refused? or Context.outline(context).answered?
 
     # A message that came meanwhile belongs to this turn.
     run = if final?, do: Run.add_messages(run), else: run
@@ -184,12 +213,6 @@ defmodule AshAgent.Runtime.ModelCall do
       end
     end
   end
-
-  # The model has not yet read that calls were cut off or malformed. After a refusal it would refuse again.
-  defp to_be_read?(_message, reason) when reason in [:refusal, :content_filter], do: false
-
-  defp to_be_read?(message, _reason),
-    do: is_map_key(message, :tool_calls) or is_map_key(message, :unfinished_tool_calls)
 
   # Emitted if there was something to read, or the provider reports on it.
   defp tell_cache(run, context) do
@@ -282,6 +305,13 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp partial_response(%{outcome: {:returned, {:ok, %Response{state: :interrupted} = response}}}),
     do: response
+
+  # One that came to nothing is kept as it is.
+  defp partial_response(%{
+         response: nil,
+         outcome: {:returned, {:ok, %Response{state: :complete} = response}}
+       }),
+       do: response
 
   defp partial_response(answer), do: answer.response
 

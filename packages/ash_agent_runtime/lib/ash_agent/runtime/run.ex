@@ -41,15 +41,17 @@ defmodule AshAgent.Runtime.Run do
   #   * `noted?` - true if the context has the inputs of requests beside messages
   #   * `requested_at` - the time of the request to the model, in microseconds since 1970
   #   * `last` - the last message of the iteration that the run began with, or `nil`
+  #   * `answered?` - whether the turn was answered when the run began
   #   * `pending` - the calls that wait for results when an iteration's tools begin to run
   #   * `fresh?` - true if they are those of an answer of this run, so that nobody has decided about them or was asked
   #   * `tokens` - the number of tokens reported for the conversation
+  #   * `asked_again` - how often the model came to nothing since its last answer
   #   * `called` - the number of calls that the iteration has dealt with
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
   @options ~w(llm tool_timeout max_concurrency max_attempts exception_messages max_iterations)a ++
              ~w(timeout llm_timeout on_change on_change_bytes on_change_interval summarize)a ++
              [:request_notes]
-  @opening [:last, :pending, :tokens]
+  @opening [:last, :pending, :tokens, :answered?]
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
@@ -57,6 +59,7 @@ defmodule AshAgent.Runtime.Run do
          ~w(stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
            [fresh?: false, noted?: false, earlier: %{}, call_notes: [], called: 0] ++
+           [asked_again: 0] ++
            [iterations: 0, usage: %{}, sub_agents: []]
   defstruct @enforce_keys ++ @options ++ @opening ++ @own ++ @state
 

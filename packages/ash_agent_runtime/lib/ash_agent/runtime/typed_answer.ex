@@ -211,7 +211,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
 
     cond do
       iteration == nil or Enum.any?(iteration.messages, said?) -> found
-      failed?(iteration) -> failed_attempts(context, number - 1, [number | found])
+      failed?(iteration, context) -> failed_attempts(context, number - 1, [number | found])
       true -> failed_attempts(context, number - 1, found)
     end
   end
@@ -221,10 +221,14 @@ defmodule AshAgent.Runtime.TypedAnswer do
   defp results?(%{content: [%{type: :tool_result} | _]}), do: true
   defp results?(_message), do: false
 
-  defp failed?(%{tool_calls: []} = iteration),
-    do: not Enum.any?(iteration.messages, &is_map_key(&1, :state))
+  # What was wrong with a text follows it. A model that goes on by itself is not told anything.
+  defp failed?(%{tool_calls: [], number: number} = iteration, context) do
+    next = Context.get_iteration_messages(context, number + 1)
+    told? = Enum.all?(iteration.messages, &retry?/1) or Enum.any?(next, &retry?/1)
+    told? and not Enum.any?(iteration.messages, &is_map_key(&1, :state))
+  end
 
-  defp failed?(%{tool_calls: calls}),
+  defp failed?(%{tool_calls: calls}, _context),
     do: Enum.all?(calls, &(answer?(&1) and match?({:error, _words}, &1.result)))
 
   ## Streams

@@ -154,4 +154,41 @@ defmodule AshAgent.LLM.AnthropicTest do
     assert %{"type" => "thinking", "thinking" => "Hm", "signature" => "sig=="} = Enum.at(sent, 0)
     assert %{"type" => "redacted_thinking", "data" => "opaque"} = Enum.at(sent, 1)
   end
+
+  test "gives a server that wants it the thinking that nobody signed" do
+    thinking = %{"type" => "thinking", "thinking" => "Hm"}
+    call = %{"type" => "tool_use", "id" => "t1", "name" => "now", "input" => %{}}
+
+    for {dialect, expected} <- [deepseek: [thinking, call], auto: [call]] do
+      server =
+        ChatServer.start([
+          {:json, 200, message([thinking, call])},
+          {:json, 200, message([text("Ten.")])}
+        ])
+
+      opts = [llm: model(server, dialect: dialect), tools: %{now: fn _ -> "10:00" end}]
+      assert {:ok, %{output: "Ten.", context: context}} = Runtime.run(Context.new("Time?"), opts)
+
+      assert_received {:request,
+                       %{number: 2, body: %{"messages" => [_, %{"content" => sent}, _]}}}
+
+      assert sent == expected
+
+      # The notes of the requests know the dialect.
+      assert [%{outcome: :same}, %{outcome: :same}] = Context.Audit.replay(context)
+    end
+  end
+
+  test "knows hosts that want it" do
+    for {url, dialect} <- [
+          {"https://api.deepseek.com/anthropic/v1", :deepseek},
+          {"https://api.kimi.com/coding/v1", :deepseek},
+          {"https://api.anthropic.com/v1", nil}
+        ] do
+      {Anthropic, opts} = Anthropic.new(model: "m", api_key: "k", base_url: url)
+      assert opts[:request][:dialect] == dialect
+      {Anthropic, opts} = Anthropic.new(model: "m", api_key: "k", base_url: url, dialect: nil)
+      assert opts[:request][:dialect] == nil
+    end
+  end
 end

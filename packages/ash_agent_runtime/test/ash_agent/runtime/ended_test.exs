@@ -98,6 +98,12 @@ defmodule AshAgent.Runtime.EndedTest do
       assert {:ok, %{output: "Done."}} = run(@provider, server, context: context)
       assert_taken(@provider, server)
       refute_received {:paid, _}
+
+      # Anthropic wants it left out of what it is sent.
+      %{body: body} = List.last(Server.requests(server))
+      body = IO.iodata_to_binary(Context.JSON.encode(body["messages"] || body))
+      assert body =~ "Let me see." == (@provider != :anthropic)
+      assert body =~ "It was not run" == (@provider != :anthropic)
     end
 
     test "#{provider}, #{if stream?, do: "streamed", else: "whole"}: a refused typed answer is an error" do

@@ -85,15 +85,17 @@ pub fn read_message(
         "assistant" => {
             let content = message.content("content", |part| assistant_part(part, provider))?;
             let content = add_beside(&mut message, content, provider)?;
-            let calls = match message.take_given("tool_calls") {
-                Some(Value::List(none))
-                    if none.is_empty() && !provider.facts().has(Rule::EmptyCalls) =>
-                {
-                    history.mark_refused();
-                    Vec::new()
-                }
-                given => calls(&mut message, given, provider)?,
+            // Programs that dump an SDK's objects leave a null, which counts as an empty list.
+            let given = message.take("tool_calls");
+            let is_none = match &given {
+                Some(Value::List(calls)) => calls.is_empty(),
+                given => *given == Some(Value::Nil),
             };
+            if is_none && !provider.facts().has(Rule::EmptyCalls) {
+                history.mark_refused();
+            }
+            let given = given.filter(|given| !matches!(given, Value::Nil));
+            let calls = calls(&mut message, given, provider)?;
             history.assistant(content, calls, None);
         }
         "tool" | "function" => {
