@@ -25,6 +25,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::UserFirst,
         Rule::UserBeforeCalls,
         Rule::MergesNeighbours,
+        Rule::ThoughtsLead,
         Rule::CallsAnywhere,
         Rule::ClosesUses,
     ],
