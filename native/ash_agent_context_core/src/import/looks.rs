@@ -30,7 +30,7 @@ const UI: &str = "the Vercel AI SDK's UI messages";
 const FORMS: [Form; 7] = [
     Form {
         of: UI,
-        reader: "the guide \"Bringing your history\" has a function for them",
+        reader: "for which the guide \"Bringing your history\" has a function",
         providers: &[],
         fields: &["toolInvocations"],
         types: &[
@@ -45,7 +45,7 @@ const FORMS: [Form; 7] = [
     },
     Form {
         of: "LangChain's dumps",
-        reader: "the guide \"Bringing your history\" has a function for them",
+        reader: "for which the guide \"Bringing your history\" has a function",
         providers: &[],
         fields: &["lc", "kwargs", "additional_kwargs", "response_metadata"],
         types: &["human", "ai"],
@@ -54,7 +54,7 @@ const FORMS: [Form; 7] = [
     },
     Form {
         of: "Anthropic's",
-        reader: "Import.from_request(%{\"messages\" => messages}, :anthropic) reads them",
+        reader: "which Import.from_request(%{\"messages\" => messages}, :anthropic) reads",
         providers: &[Anthropic],
         fields: &[],
         types: &["tool_use", "server_tool_use"],
@@ -63,7 +63,7 @@ const FORMS: [Form; 7] = [
     },
     Form {
         of: "Bedrock's",
-        reader: "Import.from_request(%{\"messages\" => messages}, :bedrock) reads them",
+        reader: "which Import.from_request(%{\"messages\" => messages}, :bedrock) reads",
         providers: &[Bedrock],
         fields: &[],
         types: &[],
@@ -78,7 +78,7 @@ const FORMS: [Form; 7] = [
     },
     Form {
         of: "Gemini's",
-        reader: "Import.from_request(%{\"contents\" => messages}, :gemini) reads them",
+        reader: "which Import.from_request(%{\"contents\" => messages}, :gemini) reads",
         providers: &[Gemini],
         fields: &[],
         types: &[],
@@ -87,7 +87,7 @@ const FORMS: [Form; 7] = [
     },
     Form {
         of: "OpenAI Responses' items",
-        reader: "Import.from_request(%{\"input\" => messages}, :openai_responses) reads them",
+        reader: "which Import.from_request(%{\"input\" => messages}, :openai_responses) reads",
         providers: &[OpenAiResponses],
         fields: &[],
         types: &[
@@ -104,7 +104,7 @@ const FORMS: [Form; 7] = [
     Form {
         of: "OpenAI's chat format",
         reader:
-            "Import.from_messages(messages) and Import.from_request(body, :openai_chat) read them",
+            "which Import.from_messages(messages) and Import.from_request(body, :openai_chat) read",
         providers: &[OpenAiChat, Mistral, Ollama],
         fields: &["tool_calls", "tool_call_id"],
         types: &["image_url"],
@@ -150,7 +150,7 @@ pub(super) fn find(messages: &[Value], provider: Provider) -> Option<Error> {
     });
     let (position, form) = found?;
     let expected = format!(
-        "a message in another form. This looks like {}: {}",
+        "another form (this looks like {}, {})",
         form.of, form.reader
     );
     Some(Error::invalid(vec![index(position)], expected))
@@ -166,6 +166,6 @@ pub(super) fn find_list(body: &Fields, provider: Provider) -> Option<Error> {
     let list = provider.facts().list;
     let is_there = |(name, _): &&(&str, &str)| body.has(name);
     let (_, of) = LISTS.iter().find(is_there).filter(|_| !body.has(list))?;
-    let expected = format!("messages under this key. This looks like a request for {of}: read it with that provider's name");
+    let expected = format!("messages under this key: this looks like a request for {of}, so read it with that provider's name");
     Some(Error::invalid(vec![body.key(list)], expected))
 }
