@@ -555,3 +555,31 @@ fn half_a_character_keeps_no_history_out() {
         "{\"a\":1,\"b\":\"\u{fffd}\"}"
     );
 }
+
+#[test]
+fn gemini_takes_an_object_where_a_list_is_meant() {
+    let body = |one: &str, content: &str| {
+        format!(r#"{{"systemInstruction":{{"parts":{one}}},"contents":{content}}}"#)
+    };
+    let part = r#"{"text":"Hi"}"#;
+    let list = format!("[{part}]");
+    let content = |parts: &str| format!(r#"{{"role":"user","parts":{parts}}}"#);
+    let wanted = request(
+        &body(&list, &format!("[{}]", content(&list))),
+        Provider::Gemini,
+    )
+    .unwrap();
+    for (one, contents) in [
+        (part, format!("[{}]", content(part))),
+        (&*list, content(part)),
+        (part, content(&list)),
+    ] {
+        let imported = request(&body(one, &contents), Provider::Gemini).unwrap();
+        for provider in [Provider::Anthropic, Provider::OpenAiChat] {
+            assert_eq!(
+                sent(&imported.context, provider),
+                sent(&wanted.context, provider)
+            );
+        }
+    }
+}

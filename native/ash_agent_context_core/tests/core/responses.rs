@@ -1629,3 +1629,13 @@ fn a_call_that_broke_off_keeps_what_its_provider_wants_back() {
         assert_eq!(known.get_named("id"), None);
     }
 }
+
+#[test]
+fn one_part_of_gemini_may_stand_alone() {
+    let content = json!({"role": "model", "parts": {"text": "Hi"}});
+    let line = json!({"candidates": [{"content": content, "finishReason": "STOP"}]});
+    let streamed = stream(Provider::Gemini, std::slice::from_ref(&line)).0;
+    for response in [streamed, decode(Provider::Gemini, &line)] {
+        assert_eq!(text(&response), "Hi");
+    }
+}
