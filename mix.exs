@@ -480,7 +480,7 @@ defmodule AshAgentContext.MixProject do
       # The guides are a path: in the order in which they are read.
       extras:
         ~w(README.md guides/getting-started.md guides/requests.md guides/responses.md guides/budgets.md guides/branches.md) ++
-          ~w(guides/storage.md guides/looking.livemd guides/libraries.md guides/upgrading.md guides/cheatsheet.cheatmd guides/benchmarks.md) ++
+          ~w(guides/storage.md guides/history.md guides/looking.livemd guides/libraries.md guides/upgrading.md guides/cheatsheet.cheatmd guides/benchmarks.md) ++
           ~w(ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md),
       groups_for_extras: [
         Start: ~r"guides/(getting-started|cheatsheet)",

@@ -95,7 +95,9 @@ defmodule AshAgent.Context.Import do
   Makes a context from a list of messages, and returns `{:ok, context, report}` or `{:error, error}`.
 
   Messages are in OpenAI's chat format or in the form of `AshAgent.Context.to_messages/1`, in any mixture, with string or atom keys. Keys
-  that neither format has are ignored. Repairs, errors and options are those of `from_request/3`.
+  that neither format has are ignored. Repairs, errors and options are those of `from_request/3`. Messages that look like another
+  provider's or program's are an error that names the form and what reads it, see the guide
+  [Bringing your history](history.md).
 
   ## Examples
 

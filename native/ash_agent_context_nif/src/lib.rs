@@ -62,17 +62,26 @@ mod atoms {
         dialect, previous_response_id, system_role, interrupt, since, cache, framing, content_type,
         // Keys of provider metadata that responses bring, which may be the first to use these words.
         #[allow(dead_code)] annotations,
+        #[allow(dead_code)] async_ = "async",
         #[allow(dead_code)] audio_data,
         #[allow(dead_code)] audio_expires_at,
         #[allow(dead_code)] audio_id,
         #[allow(dead_code)] citations,
         #[allow(dead_code)] closed,
         #[allow(dead_code)] encrypted_content,
+        #[allow(dead_code)] environment,
+        #[allow(dead_code)] extra_content,
         #[allow(dead_code)] logprobs,
+        #[allow(dead_code)] namespace,
+        #[allow(dead_code)] pending_safety_checks,
         #[allow(dead_code)] phase,
+        #[allow(dead_code)] reasoning_details,
         #[allow(dead_code)] references,
+        #[allow(dead_code)] server_label,
         #[allow(dead_code)] signature,
+        #[allow(dead_code)] status,
         #[allow(dead_code)] store,
+        #[allow(dead_code)] toolset_name,
     }
 }
 

@@ -147,7 +147,7 @@ pub fn import_messages(Body(list): Body, Id(id): Id, at: Time) -> Result<Importe
 }
 
 pub fn decode_json(Json(text): Json<'_>) -> Result<Value, Error> {
-    json::read(text, NESTING)
+    json::read_foreign(text, NESTING)
 }
 
 /// Writes terms that JSON lacks as stored conversations have them.

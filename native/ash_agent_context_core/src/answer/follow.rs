@@ -42,6 +42,8 @@ struct Level {
     rule: Rule,
     is_list: bool,
     count: usize,
+    /// The elements of a list that are shown.
+    shown: usize,
     key: Value,
     /// The rule of the next value.
     next: Rule,
@@ -214,8 +216,22 @@ impl Following<'_> {
         self.state.levels.iter().map(step).collect()
     }
 
+    /// Returns whether all elements before this place are shown, and gives an element its place. Behind one that is not, nothing
+    /// of the list is shown: it would stand in its place.
+    fn has_place(&mut self) -> bool {
+        let Some((last, around)) = self.state.levels.split_last_mut() else {
+            return true;
+        };
+        let is_shown = |level: &Level| !level.is_list || level.count < level.shown;
+        let has_place = around.iter().all(is_shown) && !(last.is_list && last.count > last.shown);
+        if has_place {
+            last.shown = last.shown.max(last.count + 1);
+        }
+        has_place
+    }
+
     fn show(&mut self, came: Came) {
-        if self.state.is_over {
+        if self.state.is_over || !self.has_place() {
             return;
         }
         let path = self.path();
@@ -395,6 +411,7 @@ impl Sink for Following<'_> {
             rule,
             is_list,
             count: 0,
+            shown: 0,
             key: Value::Nil,
             next,
             seen: 0,

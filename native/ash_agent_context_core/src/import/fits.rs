@@ -13,7 +13,8 @@ use crate::provider::facts::Rule;
 use crate::value::letters;
 use crate::value::Value;
 
-/// Returns whether a message has no blank text, and no call whose id or name the provider refuses.
+/// Returns whether a message has no blank text, no thinking at its end where that is refused, and no call whose id or name the
+/// provider refuses.
 pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> bool {
     let says = match content {
         Content::None => true,
@@ -23,7 +24,16 @@ pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> boo
     };
     let (takes_id, takes_name) = (provider.facts().takes_id, provider.facts().takes_name);
     let takes = |call: &ToolCall| takes_id(&call.id, true) && takes_name(call.name.as_str());
-    says && calls.iter().all(takes)
+    let leads = !provider.facts().has(Rule::ThoughtsLead) || !ends_in_thinking(content, calls);
+    says && leads && calls.iter().all(takes)
+}
+
+/// Returns whether the model's thinking is the last in its message.
+fn ends_in_thinking(content: &Content, calls: &[ToolCall]) -> bool {
+    let count = content.count_parts();
+    let last = content.parts().last();
+    last.is_some_and(|part| part.kind.is_thinking())
+        && calls.iter().all(|call| call.parts_before() < count)
 }
 
 /// Returns whether the provider takes a result, as far as is known.

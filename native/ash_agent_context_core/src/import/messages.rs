@@ -2,6 +2,7 @@
 
 use crate::error::{each, Error};
 use crate::log::call::{Name, ToolCall};
+use crate::log::hints::CACHE;
 use crate::log::message::{Output, Role};
 use crate::log::part::{Content, Part, Place};
 use crate::log::provider::Provider;
@@ -48,7 +49,7 @@ fn is_neutral(message: &Value) -> bool {
 
 fn is_neutral_part(part: &Value) -> bool {
     match name_at(part, "type") {
-        Some("text") => has(part, "provider_metadata"),
+        Some("text") => has(part, "provider_metadata") || has(part, CACHE),
         Some("file") => !has(part, "file"),
         Some(
             "image" | "audio" | "video" | "thinking" | "redacted_thinking" | "provider_block"
@@ -142,7 +143,13 @@ fn read_call(value: Value) -> Result<ToolCall, Error> {
         Some(tool) if !object.has("name") => Name::Text(tool.into()),
         _ => object.need_name("name")?,
     };
-    let arguments = object.arguments_of(kind, "arguments")?;
+    // LangChain's form, which also says that it is a call.
+    let is_langchain = object.has("args") && !object.has("arguments");
+    let given = if is_langchain { "args" } else { "arguments" };
+    let arguments = object.arguments_of(kind, given)?;
+    object.take_known("type", |kind| {
+        (kind.as_name()? == "tool_call" && is_langchain).then_some(())
+    });
     let provider_metadata = object.map("provider_metadata")?;
     let extra = object.rest();
     let call = call(id, name, arguments, provider_metadata).of_kind(kind);

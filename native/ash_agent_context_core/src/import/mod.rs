@@ -10,6 +10,7 @@ pub mod defaults;
 mod elements;
 mod fits;
 pub mod importer;
+mod looks;
 mod messages;
 pub mod repair;
 mod written;
@@ -42,7 +43,7 @@ impl Context {
     ) -> Result<Imported, Error> {
         let (body, written) = match body {
             Value::Binary(text) => {
-                let (body, doubled) = json::read_noting(&text, BODY_DEPTH)?;
+                let (body, doubled, text) = json::read_whole(&text, BODY_DEPTH)?;
                 // Of a key that is there twice, two readers may take two values, so its text is not kept.
                 let written = match doubled {
                     true => Written::default(),
@@ -53,6 +54,14 @@ impl Context {
             body => (body, Written::default()),
         };
         let mut body = Fields::read(body, "a request's body, a map or its JSON text")?;
+        let list = provider.facts().list;
+        if let Some(Value::List(messages)) = body.get(list) {
+            if let Some(error) = looks::find(messages, provider) {
+                return Err(error.within(body.key(list)));
+            }
+        } else if let Some(error) = looks::find_list(&body, provider) {
+            return Err(error);
+        }
         let mut history = Importer::of(Some(provider), written);
         provider::room(provider).read(&mut body, &mut history)?;
         let rest = body.rest().unwrap_or_default();
@@ -67,6 +76,9 @@ impl Context {
         let Value::List(messages) = messages else {
             return Err(Error::invalid(Vec::new(), "a list of messages"));
         };
+        if let Some(error) = looks::find(&messages, Provider::OpenAiChat) {
+            return Err(error);
+        }
         let mut history = Importer::of(None, Written::default());
         messages::read(messages.into_vec(), &mut history)?;
         Ok(history.finish(Map::default(), defaults))

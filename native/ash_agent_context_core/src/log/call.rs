@@ -161,14 +161,16 @@ impl Arguments {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Self::default();
         }
-        let text = std::str::from_utf8(&bytes);
-        match (json::read_noting(&bytes, MAX_DEPTH), text) {
+        match json::read_whole(&bytes, MAX_DEPTH) {
             // Some models write this for a tool without parameters.
-            (Ok((Value::Nil, _)), _) => Self::default(),
-            (Ok((value @ Value::Map(_), doubled)), Ok(text)) => Self {
+            Ok((Value::Nil, ..)) => Self::default(),
+            Ok((value @ Value::Map(_), doubled, text)) => Self {
                 value,
                 // A reader of a doubled key takes its first value or its last: such a text is not sent on.
-                json: (!doubled).then(|| text.into()),
+                json: std::str::from_utf8(&text)
+                    .ok()
+                    .filter(|_| !doubled)
+                    .map(Into::into),
             },
             _ => Self {
                 value: Value::Binary(bytes),

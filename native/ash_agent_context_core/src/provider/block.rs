@@ -17,6 +17,9 @@ use crate::provider::foreign;
 use crate::value::letters;
 use crate::value::steps;
 
+/// The note with which the provider knows its own reasoning again.
+pub(super) const SIGNATURE: &str = "signature";
+
 /// The note that the provider keeps a block itself, set once the whole answer is there.
 pub(crate) const STORED: &str = "store";
 
@@ -27,6 +30,10 @@ pub(crate) struct Block {
     pub(super) text: Rope,
     /// Its place among the parts or the calls; `None` until it has something to show.
     pub(super) number: Option<usize>,
+    /// The number of parts that were shown when it was opened.
+    pub(super) before: usize,
+    /// True if it was shown after blocks behind it: it stands before them, with a number that one of them may have, too.
+    pub(super) late: bool,
     /// True once the stream said that the block is complete.
     pub(super) done: bool,
     /// The provider metadata of the part, newest first; for an opaque block, its fields.
@@ -135,6 +142,22 @@ impl Block {
         Some(foreign::metadata_with(provider, notes))
     }
 
+    /// Returns what is known of a call that is not complete: its own fields, without a signature, which is that of the whole.
+    pub(super) fn metadata_so_far(
+        &self,
+        provider: Option<Provider>,
+        asked: Option<&str>,
+    ) -> Option<Map> {
+        let is_own = |note: &Note| note.name != SIGNATURE;
+        if !self.notes.iter().any(is_own) {
+            return None;
+        }
+        let known = self.metadata(provider, asked, false)?.into_entries();
+        let known = known.into_iter();
+        let known = known.filter(|(key, _)| key.as_name() != Some(SIGNATURE));
+        Some(Map::new(known.collect()))
+    }
+
     pub(super) fn part_of(
         &self,
         provider: Option<Provider>,
@@ -193,7 +216,12 @@ impl Block {
     }
 
     /// Returns the call as far as it came. While the text of its arguments is not complete, it is kept as text.
-    pub(super) fn call(&self, call: &Call) -> ToolCall {
+    pub(super) fn call(
+        &self,
+        call: &Call,
+        provider: Option<Provider>,
+        asked: Option<&str>,
+    ) -> ToolCall {
         if let Some(whole) = &call.whole {
             return ToolCall::clone(whole);
         }
@@ -204,7 +232,7 @@ impl Block {
             },
             false => Arguments::default(),
         };
-        call.with(arguments, None)
+        call.with(arguments, self.metadata_so_far(provider, asked))
     }
 
     /// Returns whether it is a call with all of its arguments.

@@ -16,7 +16,7 @@ use crate::log::reply::Finish;
 use crate::prices::bill::Report;
 use crate::value::{letters, steps, Map, Value};
 
-use super::block::{ArgumentPiece, Block, BlockKind, Call, Note, Opaque};
+use super::block::{ArgumentPiece, Block, BlockKind, Call, Note, Opaque, SIGNATURE};
 use super::event::Event;
 use super::facts::Rule;
 use super::foreign::{self, join_details, metadata, order_calls, part};
@@ -76,6 +76,8 @@ pub(crate) struct Draft {
     last: Option<(Key, usize)>,
     pub(super) parts: usize,
     pub(super) calls: usize,
+    /// The number of a part that is kept for the model's thinking, since notes on it came first.
+    thought: Option<usize>,
     /// The number of calls so far when a model last declined, and of blocks that were looked at then.
     pub(super) declined: usize,
     pub(super) looked: usize,
@@ -207,6 +209,7 @@ impl Draft {
         let at = self.blocks.len();
         self.blocks.push_back_mut(Block {
             kind,
+            before: self.parts,
             ..Block::default()
         });
         if !matches!(key, Key::Nth(_)) {
@@ -227,6 +230,9 @@ impl Draft {
         let Some(block) = self.blocks.get_mut(at) else {
             return next;
         };
+        if matches!(block.kind, BlockKind::Thinking) && block.number.is_none() {
+            block.number = self.thought.take();
+        }
         let number = *block.number.get_or_insert(next);
         if number == next {
             self.parts += 1;
@@ -320,10 +326,17 @@ impl Draft {
         self.add_note(key, name, value, false);
     }
 
-    /// Adds a signature, unless it is empty.
+    /// Adds a signature, unless it is empty. That of reasoning may come when the stream has said that the block is complete.
     pub fn sign(&mut self, key: &Key, signature: Option<&str>) {
-        if let Some(signature) = signature.filter(|signature| !signature.is_empty()) {
-            self.note(key, "signature", Value::text(signature));
+        let Some(signature) = signature.filter(|signature| !signature.is_empty()) else {
+            return;
+        };
+        let of_thought = |block: &&mut Block| matches!(block.kind, BlockKind::Thinking);
+        let open = self.block(key).filter(of_thought);
+        let was_done = open.is_some_and(|block| std::mem::take(&mut block.done));
+        self.note(key, SIGNATURE, Value::text(signature));
+        if let Some(block) = self.block(key).filter(|_| was_done) {
+            block.done = true;
         }
     }
 
@@ -341,6 +354,7 @@ impl Draft {
 
     fn add_note(&mut self, key: &Key, name: &'static str, value: Value, listed: bool) {
         let Some(at) = self.find(key) else { return };
+        let is_last = at + 1 == self.blocks.len();
         let Some(block) = self.blocks.get_mut(at).filter(|block| !block.done) else {
             return;
         };
@@ -351,7 +365,10 @@ impl Draft {
             listed,
         });
         if matches!(block.kind, BlockKind::Thinking) {
-            self.show(at);
+            match (block.number, is_last) {
+                (None, false) => (block.number, block.late) = (Some(block.before), true),
+                _ => _ = self.show(at),
+            }
         }
     }
 
@@ -433,7 +450,13 @@ impl Draft {
             }
         }
         let of = Arc::new(of);
+        let is_first = !self.knows(&DETAIL);
         let at = self.open(DETAIL, BlockKind::Detail { of, field });
+        let thinks =
+            |block: &Block| block.number.is_some() && matches!(block.kind, BlockKind::Thinking);
+        if is_first && !self.blocks.iter().any(thinks) {
+            self.thought = Some(self.show(at));
+        }
         if let Some(block) = self.blocks.get_mut(at) {
             block.text.push(text.as_bytes());
         }
@@ -697,7 +720,7 @@ impl Draft {
                 BlockKind::Call(call) if !call.name.is_empty() => call,
                 _ => continue,
             };
-            let mut made = block.call(call);
+            let mut made = block.call(call, None, None);
             if call.whole.is_none() {
                 made.arguments = block.read_arguments(call, is_text);
             }
@@ -721,19 +744,24 @@ impl Draft {
             .iter()
             .filter_map(|block| Some((block.number?, block)))
             .collect();
-        numbered.sort_by_key(|(number, _)| *number);
+        numbered.sort_by_key(|(number, block)| (*number, !block.late));
         let details = self.thinking_details();
         let (mut parts, mut calls, mut done) = (Vec::new(), Vec::new(), Vec::new());
+        let mut noted = 0;
         for (number, block) in numbered {
             if let BlockKind::Call(call) = &block.kind {
-                calls.push((call.before, block.call(call)));
+                calls.push((call.before, block.call(call, named, asked)));
                 done.push(block.done);
             } else {
+                if matches!(block.kind, BlockKind::Detail { .. }) {
+                    noted = number + 1;
+                }
+                let place = number + usize::from(!block.late);
                 let part = block.part_of(named, asked, is_complete);
-                parts.extend(part.map(|part| (number + 1, part)));
+                parts.extend(part.map(|part| (place, part)));
             }
         }
-        put_details(&mut parts, details, self.provider, asked);
+        put_details(&mut parts, noted, details, self.provider, asked);
         if !is_complete {
             keep_pairs(&mut parts);
         }
@@ -770,10 +798,11 @@ impl Draft {
 /// A part with its place among those that were shown, from 1.
 type PlacedPart = (usize, Part);
 
-/// Puts the notes on the model's thinking beside it. If there is no thinking, they become a part before all others, with the text
-/// in them.
+/// Puts the notes on the model's thinking beside it. If there is no thinking, they become a part in the place at which the first
+/// of them came, with the text in them.
 fn put_details(
     parts: &mut Vec<PlacedPart>,
+    place: usize,
     details: Vec<Value>,
     provider: Provider,
     asked: Option<&str>,
@@ -792,7 +821,8 @@ fn put_details(
     let words = join_details(&details).into_bytes().into();
     let metadata = metadata(provider, &[("model", asked)]).put(key, details);
     let part = part(PartKind::Thinking(words), Some(metadata));
-    parts.insert(0, (0, part));
+    let at = parts.partition_point(|(before, _)| *before < place);
+    parts.insert(at, (place, part));
 }
 
 /// Leaves out the use of a provider's own tool if its result did not come.

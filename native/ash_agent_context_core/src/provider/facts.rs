@@ -111,6 +111,8 @@ pub(crate) enum Rule {
     ResultsStandTogether,
     /// A result stands in an object, so it is never blank.
     WrapsResults,
+    /// Thinking that nothing follows in its message is refused.
+    ThoughtsLead,
     /// Calls stand among the model's parts. Elsewhere they have a list of their own.
     CallsAnywhere,
     /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.

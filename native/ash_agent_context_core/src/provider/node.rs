@@ -37,7 +37,7 @@ pub(crate) fn read<T>(
         Err(ParseError::Syntax(error)) => (error.error_type.to_string(), error.index),
     };
     // Servers cut texts within a character: in its bytes, or between its two escapes.
-    let repaired = replace_halves(&letters::utf8(bytes));
+    let repaired = json::replace_halves(&letters::utf8(bytes));
     if repaired.as_bytes() != bytes {
         if let Ok((node, _)) = json::read_tree::<Node<'_>>(repaired.as_bytes(), DEPTH) {
             return then(&node);
@@ -46,34 +46,6 @@ pub(crate) fn read<T>(
     let (problem, byte) = wrong;
     let problem = problem.into();
     Err(Fault::NotJson { problem, byte })
-}
-
-/// Returns the text with a replacement character for each escaped half of a character without its other half.
-fn replace_halves(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        let second = escape.get(6..).and_then(unit);
-        let (length, is_half) = match (unit(escape), second) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, false),
-            (Some(0xD800..=0xDFFF), _) => (6, true),
-            // In valid JSON, the escape's letter is one byte.
-            _ => (1 + escape.chars().nth(1).map_or(0, char::len_utf8), false),
-        };
-        let (kept, after) = escape.split_at(length);
-        out.push_str(before);
-        out.push_str(if is_half { "\\ufffd" } else { kept });
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Returns the number of an escape such as `\u00e9` at the beginning of a text.
-fn unit(text: &str) -> Option<u32> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    u32::from_str_radix(digits, 16).ok()
 }
 
 /// Returns the value of a key. `null` counts as missing; if a key is there twice, the last counts.

@@ -31,6 +31,9 @@ use framing::Frames;
 /// The most bytes of a response, by default.
 pub const MAX_BYTES: usize = 32 << 20;
 
+/// The first byte of gzip, with which no answer begins.
+const GZIP: u8 = 0x1f;
+
 /// Responses of one stream share a token while they differ by fewer bytes than this.
 const SEGMENT: usize = 256 << 10;
 
@@ -192,6 +195,11 @@ impl Response {
     pub fn feed(&self, bytes: &[u8], budget: usize) -> Result<(Self, Vec<Event>), Fault> {
         if !self.is_open()? {
             return Ok((self.clone(), Vec::new()));
+        }
+        if self.received == 0 && bytes.first() == Some(&GZIP) {
+            return Err(Fault::unreadable(
+                "it is compressed: ask for `accept-encoding: identity`, or decompress it first",
+            ));
         }
         let mut next = self.receive(bytes.len())?;
         let Self { frames, draft, .. } = &mut next;

@@ -66,13 +66,69 @@ enum Container<T> {
 /// # Complexity
 /// O(n), nesting included.
 pub fn read(text: &[u8], limit: usize) -> Result<Value, Error> {
+    let explain = |error: ParseError| error.explain(text);
+    read_tree(text, limit)
+        .map(|(value, _)| value)
+        .map_err(explain)
+}
+
+/// Like [`read`], for texts that others wrote: half a character in an escape is a replacement character.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_foreign(text: &[u8], limit: usize) -> Result<Value, Error> {
     read_noting(text, limit).map(|(value, _)| value)
 }
 
-/// Like [`read`]; returns true beside the value if an object had a key twice.
+/// Like [`read_foreign`]; returns true beside the value if an object had a key twice.
 pub(crate) fn read_noting(text: &[u8], limit: usize) -> Result<(Value, bool), Error> {
-    let explain = |error: ParseError| error.explain(text);
-    read_tree(text, limit).map_err(explain)
+    read_whole(text, limit).map(|(value, doubled, _)| (value, doubled))
+}
+
+/// Like [`read_noting`]; returns the text that was read as well. Half a character in an escape, which many programs write and
+/// none reads, is a replacement character in both.
+pub(crate) fn read_whole(text: &[u8], limit: usize) -> Result<(Value, bool, Cow<'_, [u8]>), Error> {
+    let error = match read_tree(text, limit) {
+        Ok((value, doubled)) => return Ok((value, doubled, Cow::Borrowed(text))),
+        Err(error) => error,
+    };
+    let repaired = std::str::from_utf8(text).map(replace_halves);
+    let repaired = repaired.unwrap_or_default().into_bytes();
+    match repaired != text {
+        true => match read_tree(&repaired, limit) {
+            Ok((value, doubled)) => Ok((value, doubled, Cow::Owned(repaired))),
+            Err(_) => Err(error.explain(text)),
+        },
+        false => Err(error.explain(text)),
+    }
+}
+
+/// Returns the text with a replacement character for each escaped half of a character without its other half.
+pub(crate) fn replace_halves(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        let second = escape.get(6..).and_then(unit);
+        let (length, is_half) = match (unit(escape), second) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, false),
+            (Some(0xD800..=0xDFFF), _) => (6, true),
+            // In valid JSON, the escape's letter is one byte.
+            _ => (1 + escape.chars().nth(1).map_or(0, char::len_utf8), false),
+        };
+        let (kept, after) = escape.split_at(length);
+        out.push_str(before);
+        out.push_str(if is_half { "\\ufffd" } else { kept });
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Returns the number of an escape such as `\u00e9` at the beginning of a text.
+fn unit(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    u32::from_str_radix(digits, 16).ok()
 }
 
 pub(crate) enum ParseError {

@@ -1098,3 +1098,19 @@ fn damage(text: &str, kind: usize, at: usize) -> String {
         }
     }
 }
+
+/// An element that is not shown until it is known to fit has nothing after it in its place.
+#[test]
+fn nothing_is_shown_behind_an_element_that_is_not() {
+    let answer = answer_type(
+        r#"{"type":"array","items":{"anyOf":[{"type":"integer","minimum":5},{"type":"string"}]}}"#,
+    );
+    let mut state = Follow::default();
+    let mut parts = Vec::new();
+    for chunk in ["[7, \"a\", ", "3, \"b", "c\", 8]"] {
+        let (next, shown) = state.feed(&answer, false, chunk);
+        state = next;
+        parts.extend(shown);
+    }
+    assert_eq!(put_together(&parts), Some(value(r#"[7,"a"]"#)));
+}

@@ -403,3 +403,183 @@ fn an_imported_element_that_the_rules_leave_out_takes_nothing_with_it() {
         )
     );
 }
+
+/// Each of these was read as something else, or not at all, and nobody was told.
+#[test]
+fn a_history_in_another_form_is_named_with_what_reads_it() {
+    let user = r#"{"role":"user","content":"Hi"}"#;
+    let anthropic =
+        r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]}"#;
+    let bedrock = r#"{"role":"user","content":[{"text":"Hi"}]}"#;
+    let gemini = r#"{"role":"model","parts":[{"functionCall":{"name":"f"}}]}"#;
+    let item = r#"{"type":"function_call","call_id":"t","name":"f","arguments":"{}"}"#;
+    let codex = r#"{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}"#;
+    let chat = r#"{"role":"assistant","tool_calls":[{"id":"t","function":{"name":"f","arguments":"{}"}}]}"#;
+    let vercel = r#"{"id":"m","role":"user","parts":[{"type":"text","text":"Hi"}]}"#;
+    let older =
+        r#"{"role":"assistant","content":"","toolInvocations":[{"toolName":"f","args":{}}]}"#;
+    let dump = r#"{"type":"human","content":"Hi","additional_kwargs":{}}"#;
+    let forms = [
+        (anthropic, ":anthropic", Some(Provider::Anthropic)),
+        (bedrock, ":bedrock", Some(Provider::Bedrock)),
+        (gemini, ":gemini", Some(Provider::Gemini)),
+        (item, ":openai_responses", Some(Provider::OpenAiResponses)),
+        (codex, ":openai_responses", Some(Provider::OpenAiResponses)),
+        (chat, "from_messages", Some(Provider::OpenAiChat)),
+        (vercel, "Vercel", None),
+        (older, "Vercel", None),
+        (dump, "LangChain", None),
+    ];
+    for (form, told, of) in forms {
+        let list = list(&[user, form]);
+        if of != Some(Provider::OpenAiChat) {
+            let error = messages(&list).unwrap_err().to_string();
+            assert!(error.contains(told), "{form}: {error}");
+        }
+        for provider in Provider::ALL {
+            let is_chat = |of| {
+                matches!(
+                    of,
+                    Provider::OpenAiChat | Provider::Mistral | Provider::Ollama
+                )
+            };
+            if of.is_some_and(|of| of == provider || (is_chat(of) && is_chat(provider))) {
+                continue;
+            }
+            let key = match provider {
+                Provider::Gemini => "contents",
+                Provider::OpenAiResponses => "input",
+                _ => "messages",
+            };
+            let body = format!(r#"{{"{key}":{list}}}"#);
+            let error = request(&body, provider).unwrap_err().to_string();
+            assert!(error.contains(told), "{provider:?}: {form}: {error}");
+        }
+    }
+    for (key, wrong) in [
+        ("contents", Provider::Anthropic),
+        ("input", Provider::Gemini),
+        ("messages", Provider::OpenAiResponses),
+    ] {
+        let error = request(&format!(r#"{{"{key}":[{user}]}}"#), wrong).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("read it with that provider's name"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn langchains_name_for_arguments_is_read() {
+    let call = r#"{"role":"assistant","content":"","tool_calls":[{"name":"f","args":{"x":1},"id":"t","type":"tool_call"}]}"#;
+    let imported = messages(&list(&[USER, call])).unwrap();
+    let iteration = imported.context.iteration(1).unwrap();
+    let (call, _) = iteration.calls().next().unwrap();
+    assert_eq!(json::write(&call.arguments.value), r#"{"x":1}"#);
+}
+
+/// Its own provider refuses thinking that nothing follows, whoever wrote it.
+#[test]
+fn thinking_that_nothing_follows_is_left_out_of_imported_messages() {
+    let reasoning = r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"g"}"#;
+    let again = r#"{"role":"user","content":"Again"}"#;
+    let said = r#"{"role":"assistant","content":"So."}"#;
+    let thought = r#"{"type":"thinking","thinking":"Hm","signature":"s"}"#;
+    let anthropic =
+        format!(r#"{{"role":"assistant","content":[{{"type":"text","text":"So."}},{thought}]}}"#);
+    let bedrock = r#"{"role":"assistant","content":[{"text":"So."},{"reasoningContent":{"reasoningText":{"text":"Hm","signature":"s"}}}]}"#;
+    let (first, last) = (
+        r#"{"role":"user","content":[{"text":"Hi"}]}"#,
+        r#"{"role":"user","content":[{"text":"Again"}]}"#,
+    );
+    for (provider, key, list, gone) in [
+        (
+            Provider::OpenAiResponses,
+            "input",
+            list(&[USER, reasoning, again]),
+            "reasoning",
+        ),
+        (
+            Provider::OpenAiResponses,
+            "input",
+            list(&[USER, said, reasoning, again]),
+            "reasoning",
+        ),
+        (
+            Provider::Anthropic,
+            "messages",
+            list(&[USER, &anthropic, again]),
+            "thinking",
+        ),
+        (
+            Provider::Bedrock,
+            "messages",
+            list(&[first, bedrock, last]),
+            "reasoningContent",
+        ),
+    ] {
+        let imported = request(&format!(r#"{{"{key}":{list}}}"#), provider).unwrap();
+        for context in [&imported.context, &crate::make::reload(&imported.context)] {
+            let body = sent(context, provider);
+            // Our own messages of Anthropic and Bedrock have it before the words.
+            let leads = key == "messages" && body.rfind(gone) < body.find("So.");
+            assert!(leads || !body.contains(gone), "{body}");
+            assert_eq!(body.contains("So."), list.contains("So."), "{body}");
+        }
+    }
+}
+
+/// Half a character in an escape is U+FFFD, in the history as in what goes back.
+#[test]
+fn half_a_character_keeps_no_history_out() {
+    let body = r#"{"messages":[{"role":"user","content":"half \ud83d of it"},{"role":"assistant","tool_calls":[
+        {"id":"t","type":"function","function":{"name":"f","arguments":"{\"b\":\"\\ude00\",\"a\":1}"}}]},
+        {"role":"tool","tool_call_id":"t","content":"ok"}]}"#;
+    let imported = request(body, Provider::OpenAiChat).unwrap();
+    for provider in Provider::ALL {
+        let body = sent(&imported.context, provider);
+        assert!(body.contains("half \u{fffd} of it"), "{body}");
+        assert!(!body.contains("ud83d"), "{body}");
+        // OpenAI gets the arguments as the text that it sent.
+        assert!(
+            provider == Provider::OpenAiChat || !body.contains("ude00"),
+            "{body}"
+        );
+    }
+    let iteration = imported.context.iteration(1).unwrap();
+    let (call, _) = iteration.calls().next().unwrap();
+    assert_eq!(
+        json::write(&call.arguments.value),
+        "{\"a\":1,\"b\":\"\u{fffd}\"}"
+    );
+}
+
+#[test]
+fn gemini_takes_an_object_where_a_list_is_meant() {
+    let body = |one: &str, content: &str| {
+        format!(r#"{{"systemInstruction":{{"parts":{one}}},"contents":{content}}}"#)
+    };
+    let part = r#"{"text":"Hi"}"#;
+    let list = format!("[{part}]");
+    let content = |parts: &str| format!(r#"{{"role":"user","parts":{parts}}}"#);
+    let wanted = request(
+        &body(&list, &format!("[{}]", content(&list))),
+        Provider::Gemini,
+    )
+    .unwrap();
+    for (one, contents) in [
+        (part, format!("[{}]", content(part))),
+        (&*list, content(part)),
+        (part, content(&list)),
+    ] {
+        let imported = request(&body(one, &contents), Provider::Gemini).unwrap();
+        for provider in [Provider::Anthropic, Provider::OpenAiChat] {
+            assert_eq!(
+                sent(&imported.context, provider),
+                sent(&wanted.context, provider)
+            );
+        }
+    }
+}

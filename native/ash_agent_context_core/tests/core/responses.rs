@@ -1374,3 +1374,268 @@ fn a_number_too_large_for_a_float_loses_no_tokens() {
     let response = Response::decode(body, &Reading::of(Provider::Ollama)).unwrap();
     assert_eq!(response.usage().unwrap().output, 3);
 }
+
+#[test]
+fn two_calls_with_one_id_are_two() {
+    let whole = |index: u64, name: &str, json: &str| {
+        piece(json!({"index": index, "id": "c", "function": {"name": name, "arguments": json}}))
+    };
+    let more = |index: u64, json: &str| {
+        piece(json!({"index": index, "id": "c", "function": {"arguments": json}}))
+    };
+    for second in ["a", "b"] {
+        for lines in [
+            vec![whole(0, "a", "{\"x\":1}"), whole(1, second, "{\"x\":2}")],
+            vec![
+                whole(0, "a", "{\"x\""),
+                whole(1, second, ""),
+                more(0, ":1}"),
+                more(1, "{\"x\":2}"),
+            ],
+        ] {
+            for provider in [Provider::OpenAiChat, Provider::Mistral] {
+                let lines = [&*lines, &[end("tool_calls")]].concat();
+                let (response, _) = stream(provider, &lines);
+                let wanted = [call("a", "{\"x\":1}", "c"), call(second, "{\"x\":2}", "c")];
+                assert_eq!(calls(&response), wanted, "{lines:?}");
+                assert_eq!(add(&response).unwrap().current().count_pending(), 2);
+            }
+        }
+    }
+}
+
+/// A gateway sends the signature when the next block has begun. Newer models show nothing of what they think.
+#[test]
+fn a_late_signature_is_kept_before_what_followed() {
+    let start = |index: u64, block: Json| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let delta = |index: u64, delta: Json| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let stop = |index: u64| json!({"type": "content_block_stop", "index": index});
+    let sign = delta(0, json!({"type": "signature_delta", "signature": "s"}));
+    for words in ["Hm", ""] {
+        for late in 3..=6 {
+            let mut lines = vec![
+                start(0, json!({"type": "thinking", "thinking": ""})),
+                delta(0, json!({"type": "thinking_delta", "thinking": words})),
+                stop(0),
+                start(1, json!({"type": "text", "text": ""})),
+                delta(1, json!({"type": "text_delta", "text": "Well"})),
+                start(
+                    2,
+                    json!({"type": "tool_use", "id": "t", "name": "f", "input": {}}),
+                ),
+                stop(1),
+                stop(2),
+                json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
+                json!({"type": "message_stop"}),
+            ];
+            lines.insert(late, sign.clone());
+            let (response, _) = stream(Provider::Anthropic, &lines);
+            let message = message(&response);
+            let parts = make::parts(&message.content);
+            assert_eq!(
+                parts[0].kind,
+                PartKind::Thinking(words.as_bytes().into()),
+                "{late}"
+            );
+            assert_eq!(metadata(&parts[0], "signature"), Some(&Value::text("s")));
+            assert_eq!(parts[1].kind, PartKind::Text((*b"Well").into()));
+            assert_eq!(message.calls.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn mistral_keeps_the_order_of_strings_and_lists() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let reference = json!({"type": "reference", "reference_ids": ["d"]});
+    let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]});
+    for between in [&reference, &thought] {
+        let pieces = [
+            json!("a"),
+            json!([between]),
+            json!("b"),
+            json!([between, text("c")]),
+            json!("d"),
+        ];
+        let mut lines = pieces
+            .map(|piece| chunk(json!({"content": piece})))
+            .to_vec();
+        lines.push(end("stop"));
+        let (streamed, _) = stream(Provider::Mistral, &lines);
+        let content = [
+            text("a"),
+            between.clone(),
+            text("b"),
+            between.clone(),
+            text("cd"),
+        ];
+        let whole =
+            json!({"choices": [{"finish_reason": "stop", "message": {"content": content}}]});
+        assert_eq!(
+            message(&streamed),
+            message(&decode(Provider::Mistral, &whole))
+        );
+    }
+}
+
+/// MiniMax sends the whole message once more, in the last chunk; and its errors beside the answer.
+#[test]
+fn a_message_after_its_pieces_is_not_read_twice() {
+    let called = json!([{"id": "c", "function": {"name": "f", "arguments": "{}"}}]);
+    let last = |message: Json| {
+        json!({"choices": [{"index": 0, "finish_reason": "stop", "message": message}], "base_resp": {"status_code": 0},
+            "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
+    };
+    let whole = json!({"content": "ab", "reasoning_content": "x", "tool_calls": called});
+    for told in [false, true] {
+        let mut lines = vec![
+            chunk(json!({"reasoning_content": "x"})),
+            chunk(json!({"content": "a"})),
+            chunk(json!({"content": "b"})),
+        ];
+        if told {
+            lines.push(chunk(json!({"tool_calls": called})));
+        }
+        lines.push(last(whole.clone()));
+        let (response, _) = stream(Provider::OpenAiChat, &lines);
+        assert_eq!(text(&response), "ab");
+        assert_eq!(calls(&response), [call("f", "{}", "c")]);
+        assert_eq!(response.usage().unwrap().output, 2);
+    }
+    let refused = json!({"choices": null, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}});
+    let fault = read(
+        Provider::OpenAiChat,
+        [&*framed(Provider::OpenAiChat, &[refused])],
+    );
+    assert!(
+        matches!(&fault, Err(fault) if fault.kind() == FailureKind::Quota && fault.message() == Some("insufficient balance")),
+        "{fault:?}"
+    );
+}
+
+#[test]
+fn tokens_are_counted_wherever_they_are_told() {
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 4});
+    let moonshot =
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": usage}]});
+    let (response, _) = stream(
+        Provider::OpenAiChat,
+        &[chunk(json!({"content": "a"})), moonshot],
+    );
+    assert_eq!(response.usage().unwrap().total, 7);
+    let error = json!({"message": "bad gateway", "code": 502});
+    let failed = json!({"type": "response.failed", "response": {"error": error, "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}}});
+    for (provider, line) in [
+        (
+            Provider::OpenAiChat,
+            json!({"error": error, "usage": usage}),
+        ),
+        (Provider::OpenAiResponses, failed),
+    ] {
+        let (response, _) = feed(provider, &[line]);
+        assert!(matches!(response.state(), State::Failed(_)));
+        assert_eq!(response.usage().unwrap().total, 7, "{provider:?}");
+    }
+}
+
+/// Encrypted reasoning may come after the text: events have named the text's part by then.
+#[test]
+fn events_name_the_parts_of_the_message() {
+    let secret = json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]});
+    let words = json!({"content": "Hi"});
+    let thought = json!({"reasoning": "Hm"});
+    for deltas in [
+        vec![&words, &secret],
+        vec![&secret, &words],
+        vec![&thought, &words, &secret],
+        vec![&secret, &thought, &words],
+        vec![&words, &secret, &secret, &words],
+    ] {
+        let mut lines: Vec<Json> = deltas.into_iter().cloned().map(chunk).collect();
+        lines.push(end("stop"));
+        let (response, events) = stream(Provider::OpenAiChat, &lines);
+        let message = message(&response);
+        let parts = make::parts(&message.content);
+        for event in events {
+            match event {
+                Event::Text { part, .. } => assert!(parts[part].kind.is_text(), "{lines:?}"),
+                Event::Thinking { part, .. } => {
+                    assert!(
+                        matches!(parts[part].kind, PartKind::Thinking(_)),
+                        "{lines:?}"
+                    );
+                }
+                _ => {}
+            }
+        }
+        let noted = |part: &&Part| metadata(part, "reasoning_details").is_some();
+        assert_eq!(parts.iter().filter(noted).count(), 1, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_reason_to_be_done_ends_the_answer_with_the_body() {
+    let said = |more: Json| {
+        let mut line = json!({"model": "q", "message": {"content": "Hi"}});
+        for (key, value) in more.as_object().unwrap() {
+            line[key] = value.clone();
+        }
+        framed(Provider::Ollama, &[line])
+    };
+    let done = said(json!({"done": false, "done_reason": "length", "eval_count": 2}));
+    let (response, _) = read(Provider::Ollama, [&*done]).unwrap();
+    assert_eq!(*response.state(), State::Complete);
+    assert_eq!(response.finish_reason(), Some(Finish::Length));
+    assert_eq!(response.usage().unwrap().output, 2);
+    for open in [
+        json!({}),
+        json!({"done": false}),
+        json!({"done_reason": ""}),
+    ] {
+        let cut = read(Provider::Ollama, [&*said(open)]);
+        assert_eq!(cut.unwrap_err(), Fault::CutOff);
+    }
+}
+
+#[test]
+fn a_compressed_body_is_named() {
+    for provider in Provider::ALL {
+        let fault = begin(provider, &[0x1f, 0x8b, 8, 0]).unwrap_err();
+        assert!(fault.to_string().contains("compressed"), "{fault}");
+    }
+}
+
+#[test]
+fn a_call_that_broke_off_keeps_what_its_provider_wants_back() {
+    let item = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "namespace": "files", "arguments": ""});
+    let block =
+        json!({"type": "tool_use", "id": "c", "name": "f", "input": {}, "toolset_name": "files"});
+    for (provider, key, line) in [
+        (
+            Provider::OpenAiResponses,
+            "namespace",
+            json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+        ),
+        (
+            Provider::Anthropic,
+            "toolset_name",
+            json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        ),
+    ] {
+        let (response, _) = begin(provider, &framed(provider, &[line])).unwrap();
+        let (_, half) = response.interrupt(Value::Nil).message();
+        let known = half[0].provider_metadata.as_ref().unwrap();
+        assert_eq!(known.get_named(key), Some(&Value::text("files")));
+        assert_eq!(known.get_named("id"), None);
+    }
+}
+
+#[test]
+fn one_part_of_gemini_may_stand_alone() {
+    let content = json!({"role": "model", "parts": {"text": "Hi"}});
+    let line = json!({"candidates": [{"content": content, "finishReason": "STOP"}]});
+    let streamed = stream(Provider::Gemini, std::slice::from_ref(&line)).0;
+    for response in [streamed, decode(Provider::Gemini, &line)] {
+        assert_eq!(text(&response), "Hi");
+    }
+}

@@ -25,6 +25,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::UserFirst,
         Rule::UserBeforeCalls,
         Rule::MergesNeighbours,
+        Rule::ThoughtsLead,
         Rule::CallsAnywhere,
         Rule::ClosesUses,
         // Anthropic's guide to refusals in streams, which names Bedrock's endpoints, too.

@@ -25,6 +25,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::RemakesMerged,
         Rule::ListsOnly,
         Rule::ResultsStandTogether,
+        Rule::ThoughtsLead,
         Rule::CallsAnywhere,
         Rule::EndsWithBody,
         // Anthropic's guide to refusals in streams, which names Bedrock's endpoints, too.

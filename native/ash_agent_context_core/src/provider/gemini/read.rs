@@ -50,7 +50,15 @@ impl Reads for Room {
         for key in [SYSTEM.0, SYSTEM.1] {
             history.read_prompt(body, key, system_content)?;
         }
+        make_list(body, "contents");
         history.read_list(body, "contents", "a list of contents", read_content)
+    }
+}
+
+/// Puts a list around an object that stands alone, which the API takes, too.
+fn make_list(fields: &mut Fields, name: &str) {
+    if let Some(one @ Value::Map(_)) = fields.get_mut(name) {
+        *one = Value::List(Box::new([one.clone()]));
     }
 }
 
@@ -60,6 +68,7 @@ fn system_content(system: Value) -> Result<Content, Error> {
         return Ok(Content::Text(text));
     }
     let mut system = Fields::read(system, "a content, an object")?;
+    make_list(&mut system, "parts");
     let parts = system.content("parts", |part| system_part(PROVIDER, part))?;
     Ok(given_content(into_parts(parts)))
 }
@@ -67,6 +76,7 @@ fn system_content(system: Value) -> Result<Content, Error> {
 fn read_content(content: Value, history: &mut Listener) -> Result<(), Error> {
     let mut content = Fields::read(content, "a content, an object")?;
     let role = content.text("role")?;
+    make_list(&mut content, "parts");
     let parts = content.need_list("parts", "a list of parts")?;
     let read = match role.as_deref() {
         Some("model") => model(parts, history),

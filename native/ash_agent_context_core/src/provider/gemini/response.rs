@@ -102,7 +102,11 @@ impl Responds for Room {
         let first = |of: &&Node<'_>| node::number(of, "index").unwrap_or(0) == 0;
         let candidate = candidates.iter().find(first);
         if let Some(content) = candidate.and_then(|of| node::get(of, "content")) {
-            for part in node::list(content, "parts") {
+            let parts = match node::get(content, "parts") {
+                Some(one @ Node::Object(_)) => std::slice::from_ref(one),
+                parts => parts.map_or(&[][..], node::as_list),
+            };
+            for part in parts {
                 read_part(draft, part)?;
             }
         }

@@ -15,6 +15,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::ShortIds,
         Rule::TextArguments,
         Rule::SystemAfterUser,
+        Rule::ThoughtsLead,
         Rule::Prefixes,
         Rule::SaysDone,
         Rule::EndsWithBody,

@@ -11,7 +11,7 @@ pub(crate) const FACTS: Facts = Facts {
     parameters: Some("options"),
     most_output: &["num_predict"],
     output_form: &[&["format"]],
-    rules: &[Rule::SystemFirst],
+    rules: &[Rule::SystemFirst, Rule::EndsWithBody],
     takes_id: |_, _| true,
     takes_name: |name| !is_blank(name),
     takes_block: |place, _| place != Place::Result,

@@ -29,9 +29,10 @@ impl Responds for Room {
 
     fn read_response(&self, draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         Fault::check(node)?;
+        let word = node::filled_text(node, "done_reason");
         let is_done = node::is_true(node, "done");
         let message = node::get(node, "message");
-        if message.is_none() && !is_done {
+        if message.is_none() && !is_done && word.is_none() {
             return Err(Fault::neither(node, "neither a message nor the end of one"));
         }
         draft.start(None, node::text(node, "model"));
@@ -48,17 +49,21 @@ impl Responds for Room {
                 read_call(draft, call)?;
             }
         }
-        if !is_done {
+        if !is_done && word.is_none() {
             return Ok(());
         }
         draft.count_tokens(Some(node));
-        let word = node::filled_text(node, "done_reason").unwrap_or("stop");
+        let word = word.unwrap_or("stop");
         let reason = match word {
             "length" => Finish::Length,
             _ => Finish::Stop,
         };
         draft.finish_all(reason, word)?;
-        draft.end()
+        // Some backends say why they stopped, and not that they are done. Then the body ends the answer.
+        match is_done {
+            true => draft.end(),
+            false => Ok(()),
+        }
     }
 }
 

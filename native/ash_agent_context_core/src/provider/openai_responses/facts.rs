@@ -18,7 +18,12 @@ pub(crate) const FACTS: Facts = Facts {
     output_form: &[&["text"]],
     message_fields: &[],
     stand_in: STAND_IN_TEXT,
-    rules: &[Rule::CallsAnywhere, Rule::HasItems, Rule::TextArguments],
+    rules: &[
+        Rule::ThoughtsLead,
+        Rule::CallsAnywhere,
+        Rule::HasItems,
+        Rule::TextArguments,
+    ],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()),
     takes_name: is_plain_name,
     takes_block: |place, data| {

@@ -22,6 +22,9 @@ use crate::value::Value;
 /// Marks an answer whose items the API keeps.
 const STORED: Key = Key::Only("stored");
 
+/// The field with how far an item came.
+const STATUS: &str = "status";
+
 /// The offset for indexes of the closing event's list where the stream has another item there.
 const BEHIND: u64 = 1 << 32;
 
@@ -98,6 +101,7 @@ impl Responds for Room {
             }
             "response.failed" => {
                 let failed = || Fault::provider(Some("failed"), None);
+                draft.count_tokens(response().and_then(|failed| node::get(failed, "usage")));
                 return Err(Fault::of(response().unwrap_or(node)).unwrap_or_else(failed));
             }
             "error" => return Err(Fault::of(node).unwrap_or_else(|| Fault::read(node))),
@@ -193,6 +197,12 @@ fn begin_item(draft: &mut Draft, key: Key, item: &Node<'_>) {
         let (id, name) = (node::text(item, "call_id"), node::text(item, "name"));
         draft.open_call_of(form.kind, key.clone(), id, name);
         draft.arguments(&key, node::text(item, form.arguments).unwrap_or_default());
+        // If the call breaks off, it goes back with them.
+        for name in form.kept.iter().filter(|name| **name != STATUS) {
+            if let Some(Ok(value)) = node::get(item, name).map(node::to_value) {
+                draft.note(&key, name, value);
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ defmodule AshAgent.LLM.Refusal do
 
   @doc "The error of a status, headers and body. `secrets` are cut out of the words: some providers repeat the key they refuse."
   def new(status, headers, body, secrets) do
+    body = unzip(body)
     refusal = Response.Error.read_refusal(status, header(headers, "x-amzn-errortype"), body)
     words = if page?(headers, body), do: title(body), else: refusal.provider_message
 
@@ -27,6 +28,30 @@ defmodule AshAgent.LLM.Refusal do
       retryable?: retryable?(header(headers, "x-should-retry"), refusal)
     }
   end
+
+  # Gateways compress what they refuse, though no request asks for that. What is longer than any error is left out.
+  defp unzip(<<0x1F, 0x8B, _::binary>> = body) do
+    zip = :zlib.open()
+
+    try do
+      :ok = :zlib.inflateInit(zip, 31)
+      zip |> words(:zlib.safeInflate(zip, body), 16) |> IO.iodata_to_binary() |> whole()
+    rescue
+      _ -> "its words are compressed, and cannot be read"
+    after
+      :zlib.close(zip)
+    end
+  end
+
+  defp unzip(body), do: body
+
+  defp words(zip, {:continue, text}, pieces) when pieces > 0,
+    do: [text | words(zip, :zlib.safeInflate(zip, []), pieces - 1)]
+
+  defp words(_zip, {_, text}, _pieces), do: text
+
+  defp whole(text) when text != "", do: text
+  defp whole(_none), do: "its words are compressed, and cannot be read"
 
   # An empty account stays empty, whatever a header says.
   defp retryable?(_told, %{kind: :quota}), do: false

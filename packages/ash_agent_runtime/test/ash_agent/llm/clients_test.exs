@@ -533,6 +533,22 @@ defmodule AshAgent.LLM.ClientsTest do
                LLM.chat(llm, Context.new("Hi"))
     end
 
+    test "that a gateway compressed has its words" do
+      body = ~s({"error":{"message":"prompt is too long: #{String.duplicate("a", 9_000)}"}})
+      encoding = [{"content-encoding", "gzip"}]
+
+      for headers <- [encoding, []] do
+        error = refusal(400, :zlib.gzip(body), headers)
+        assert %{kind: :context_overflow, provider_message: "prompt is too long" <> _} = error
+      end
+
+      cut = binary_part(:zlib.gzip(body), 0, 20)
+      assert refusal(400, cut, encoding).provider_message =~ "compressed"
+      bomb = :zlib.gzip(String.duplicate("a", 20_000_000))
+      assert %{kind: :invalid_request} = refusal(400, bomb, encoding)
+      assert {:invalid_response, "it is compressed" <> _} = refusal(200, :zlib.gzip(body)).reason
+    end
+
     test "takes no longer to read than its size allows" do
       for body <- [
             String.duplicate("<script", 100_000),

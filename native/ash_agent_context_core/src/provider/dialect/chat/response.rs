@@ -24,6 +24,8 @@ const REASONING: Key = Key::Only("reasoning");
 const REFUSAL: Key = Key::Only("refusal");
 const AUDIO: Key = Key::Only("audio");
 const LATEST: Key = Key::Only("call");
+/// Marks an answer with lists of parts. Its texts stand where they came, also those that are no list.
+const LIST: Key = Key::Only("list");
 
 impl<Room: Completions> Responds for Room {
     fn figures(&self) -> &'static Figures {
@@ -84,7 +86,10 @@ const fn billed(under: Names, number: Names, count: Count) -> Billed {
 const REMARKS: [&str; 4] = ["citations", "search_results", "images", "related_questions"];
 
 fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
-    Fault::check(node)?;
+    if let Some(fault) = Fault::of(node) {
+        draft.count_tokens(node::get(node, "usage"));
+        return Err(fault);
+    }
     let Some(choices) = node::get(node, "choices").map(node::as_list) else {
         return match node::get(node, "usage") {
             Some(usage) => {
@@ -102,10 +107,16 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
     // Some servers change the id on the way; that of the first chunk counts.
     let id = node::text(node, "id").filter(|_| draft.head.id.is_none());
     draft.start(id, node::text(node, "model"));
-    let is_whole = choices.iter().any(|choice| is_whole(draft, choice));
+    // MiniMax repeats the message after its pieces.
+    let has_whole = choices.iter().any(|choice| is_whole(draft, choice));
+    let is_whole = has_whole && draft.count() == 0;
     // Further candidates are ignored.
     let first = |choice: &&Node<'_>| node::number(choice, "index").unwrap_or(0) == 0;
-    if let Some(choice) = choices.iter().find(first) {
+    let choice = choices.iter().find(first);
+    if let Some(choice) = choice {
+        if let (true, false, Some(message)) = (has_whole, is_whole, node::get(choice, "message")) {
+            read_rest(draft, message)?;
+        }
         read_choice(draft, choice, is_whole)?;
     }
     if let Node::Object(entries) = node {
@@ -118,6 +129,8 @@ fn read_document(draft: &mut Draft, node: &Node<'_>) -> Result<(), Fault> {
         }
     }
     let usage = node::get(node, "usage").or_else(|| node::dig(node, &["x_groq", "usage"]));
+    // Moonshot's streams.
+    let usage = usage.or_else(|| node::get(choice?, "usage"));
     draft.count_tokens(usage);
     match is_whole {
         true => draft.end_without_reason(),
@@ -138,6 +151,19 @@ fn is_whole(draft: &Draft, choice: &Node<'_>) -> bool {
         }
     }
     node::get(choice, "message").is_some()
+}
+
+/// Reads what the pieces before a whole message lacked.
+fn read_rest(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
+    if !draft.knows(&CONTENT) && !draft.knows(&LIST) {
+        content(draft, message)?;
+    }
+    if draft.calls == 0 {
+        for call in node::list(message, "tool_calls") {
+            read_call(draft, call, true)?;
+        }
+    }
+    Ok(())
 }
 
 fn read_choice(draft: &mut Draft, choice: &Node<'_>, is_whole: bool) -> Result<(), Fault> {
@@ -283,10 +309,11 @@ fn reasoning(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
 /// Reads a text, or a list of texts and thoughts in their order, as Mistral sends it.
 fn content(draft: &mut Draft, message: &Node<'_>) -> Result<(), Fault> {
     if let Some(text) = node::text(message, "content") {
-        match draft.last_text(false) {
-            Some(last) if draft.knows(&Key::Only("list")) => draft.text(last, text),
-            _ => draft.text(CONTENT, text),
-        }
+        let key = match draft.knows(&LIST) {
+            true => draft.last_text(false).unwrap_or(draft.next_key()),
+            false => CONTENT,
+        };
+        draft.text(key, text);
     }
     for item in node::list(message, "content") {
         read_item(draft, item)?;
@@ -298,6 +325,7 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
     if !matches!(item, Node::Object(_)) {
         return Err(Fault::unreadable("a content element that is not an object"));
     }
+    draft.mark(LIST);
     let text = match node::text(item, "type") {
         Some("text") => node::text(item, "text").unwrap_or_default(),
         Some("thinking") => return read_thought(draft, item),
@@ -312,8 +340,7 @@ fn read_item(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
         }
     };
     let key = draft.last_text(false).unwrap_or(draft.next_key());
-    draft.text(key.clone(), text);
-    draft.name_also(&key, Key::Only("list"));
+    draft.text(key, text);
     Ok(())
 }
 
@@ -335,7 +362,6 @@ fn read_thought(draft: &mut Draft, item: &Node<'_>) -> Result<(), Fault> {
             }
         }
     }
-    draft.name_also(&key, Key::Only("list"));
     draft.sign(&key, node::text(item, "signature"));
     if node::is_true(item, "closed") {
         draft.note(&key, "closed", Value::Bool(true));
@@ -364,7 +390,7 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
     let json = function.and_then(|function| node::text(function, "arguments"));
     let known = match is_whole {
         true => None,
-        false => find(draft, id, index, name),
+        false => find(draft, id, index, name).filter(|_| !is_another(draft, id, index, name, json)),
     };
     let key = match known {
         Some(key) if id.is_some() || name.is_none() || !draft.restarts(&key, json) => key,
@@ -386,6 +412,11 @@ fn read_call(draft: &mut Draft, call: &Node<'_>, is_whole: bool) -> Result<(), F
 fn find(draft: &mut Draft, id: Option<&str>, at: Option<u64>, name: Option<&str>) -> Option<Key> {
     let known = |draft: &Draft, key: Key| draft.knows(&key).then_some(key);
     if let Some(id) = id {
+        // Two calls may have one id: then the index tells them apart.
+        let at_index = at.and_then(|at| known(draft, Key::Call(at)));
+        if let Some(key) = at_index.filter(|key| draft.id_of_call(key) == Some(id)) {
+            return Some(key);
+        }
         let by_id = known(draft, Key::Id(id.into()));
         // A call with a name and another id is a new one, even if it has the same index.
         return by_id.or_else(|| {
@@ -396,6 +427,19 @@ fn find(draft: &mut Draft, id: Option<&str>, at: Option<u64>, name: Option<&str>
     }
     let by_index = at.and_then(|at| known(draft, Key::Call(at)));
     by_index.or_else(|| known(draft, LATEST).filter(|_| name.is_none()))
+}
+
+/// Returns whether a piece with a known id begins another call: it has a name and an index of its own, and its arguments begin.
+fn is_another(
+    draft: &Draft,
+    id: Option<&str>,
+    at: Option<u64>,
+    name: Option<&str>,
+    json: Option<&str>,
+) -> bool {
+    let begins = json.is_none_or(|json| json.is_empty() || json.starts_with('{'));
+    let is_new = at.is_some_and(|at| !draft.knows(&Key::Call(at)));
+    is_new && begins && name.is_some() && id.is_some_and(|id| draft.knows(&Key::Id(id.into())))
 }
 
 fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>, kind: CallKind) -> Key {
