@@ -36,6 +36,8 @@ pub(crate) const CHAT: Facts = Facts {
         Place::User => !is_any(data, &["refusal"]),
         Place::System => true,
     },
+    refused_key: None,
+    document_name: None,
     item_prefix: |_| None,
     half: |_| None,
     nameless_halves: None,

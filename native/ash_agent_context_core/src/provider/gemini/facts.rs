@@ -51,6 +51,9 @@ pub(crate) const FACTS: Facts = Facts {
         }
         Place::Assistant => true,
     },
+    // It would be the name of a part (vercel/ai#14369, tried by its maintainers).
+    refused_key: Some("$ref"),
+    document_name: None,
     item_prefix: |_| None,
     half: |data| {
         half_under(data, "id", ["toolCall", "toolResponse"])
