@@ -100,68 +100,21 @@ const WORDS: [(&str, FailureKind); 33] = [
     ("too many requests", RateLimited),
 ];
 
-/// Words for what is too long, for its maximum, and for something else that has one, in messages that the table does not know.
-const TOO_LONG: [&[&str]; 3] = [
-    &[
-        "context",
-        "token",
-        "prompt is",
-        "prompt exceeds",
-        "input length",
-        "input is",
-        "input exceeds",
-        "inputs",
-        "sequence length",
-    ],
-    &[
-        "exceed",
-        "maximum",
-        "max length",
-        "limit",
-        "too long",
-        "too large",
-        "too many",
-        "longer than",
-        "greater than",
-        "larger than",
-        "more than",
-        "less than",
-        "at most",
-        "overflow",
-    ],
-    &[
-        "rate limit",
-        "rate_limit",
-        "ratelimit",
-        "per min",
-        "per-min",
-        "per hour",
-        "per day",
-        "per second",
-        "tpm",
-        "quota",
-        "try again in",
-        "schema",
-        "max_tokens",
-        "max_output_tokens",
-        "max_completion_tokens",
-        "maxtokens",
-        "maxoutputtokens",
-        "output token",
-        "completion token",
-        "budget",
-        "image",
-        "cache",
-        "in context=",
-        "logprobs",
-        "expired",
-        "parameters",
-    ],
+/// In each line words for what is too long, for its maximum, and for something else that has one, in messages that the table does
+/// not know.
+const TOO_LONG: [&str; 3] = [
+    "context|token|prompt is|prompt exceeds|input length|input is|input exceeds|inputs|sequence length",
+    "exceed|maximum|max length|limit|too long|too large|too many|longer than|greater than|larger than|more than|less than|at most|\
+     overflow",
+    "rate limit|rate_limit|ratelimit|per min|per-min|per hour|per day|per second|tpm|quota|try again in|schema|max_tokens|\
+     max_output_tokens|max_completion_tokens|maxtokens|maxoutputtokens|output token|completion token|budget|image|cache|in context=|\
+     logprobs|expired|parameters",
 ];
 
 /// Returns whether the words of a refused request say that it is too long for the model.
 fn is_too_long(words: &str) -> bool {
-    let [what, most, other] = TOO_LONG.map(|table| table.iter().any(|known| words.contains(known)));
+    let [what, most, other] =
+        TOO_LONG.map(|line| line.split('|').any(|known| words.contains(known)));
     what && most && !other
 }
 

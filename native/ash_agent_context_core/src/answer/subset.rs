@@ -28,7 +28,7 @@ pub(crate) struct Subset {
 }
 
 /// Numbers of things in a whole schema: how many there are, or at most may be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sizes {
     /// Objects and lists inside of each other, the outermost included.
     pub levels: usize,
@@ -58,16 +58,6 @@ impl Sizes {
         optional: usize::MAX,
         unions: usize::MAX,
         crowded: usize::MAX,
-    };
-
-    const NONE: Self = Self {
-        levels: 0,
-        fields: 0,
-        choices: 0,
-        letters: 0,
-        optional: 0,
-        unions: 0,
-        crowded: 0,
     };
 
     /// Refuses a schema that has more of something than may be.
@@ -136,7 +126,7 @@ pub(crate) fn narrow(schema: &Value, is_recursive: bool, subset: &Subset) -> Res
         subset,
         path: Path::new(),
         level: 0,
-        sizes: Sizes::NONE,
+        sizes: Sizes::default(),
     };
     let narrowed = narrowing.schema(schema)?;
     narrowing.sizes.check(&subset.most)?;
