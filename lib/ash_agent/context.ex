@@ -1115,7 +1115,8 @@ defmodule AshAgent.Context do
   Each change is a map with `:change`, `:from` (in the conversation), `:to` (in the request, `nil` if nothing is sent),
   `:iteration` and `:position`; those of the system prompt come first. Changes are `:renamed_id`, `:renamed_tool`,
   `:wrapped_arguments` (arguments that are not a JSON object), `:dropped_blank_text`, `:replaced_bytes` (invalid UTF-8),
-  `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:moved_part` (an image in a
+  `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:corrected_type` (the bytes of a part are
+  of another media type than it says), `:result_to_text` (an object with a key that the provider would misread), `:moved_part` (an image in a
   tool result, sent after the results), `:moved_call` (a call that is sent later than the model made it),
   `:call_to_function` (a call of a kind that the provider does not know) and `:added_message` (a user message that says
   "Continue." where the provider wants one and there is none).

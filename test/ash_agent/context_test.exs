@@ -664,11 +664,6 @@ defmodule AshAgent.ContextTest do
       assert decoded([%{a: 1}]) == [%{"a" => 1}]
     end
 
-    test "is not what an error's list of parts becomes" do
-      text = result_text({:error, [%{type: :text, text: "a"}]})
-      assert Context.JSON.decode(text) == {:ok, [%{"type" => "text", "text" => "a"}]}
-    end
-
     test "refuses wrong parts" do
       assert {:invalid_part, 1, :text} ==
                reason_of(fn ->
@@ -679,6 +674,29 @@ defmodule AshAgent.ContextTest do
                reason_of(fn ->
                  result_text({:ok, [%{type: :image, media_type: "image/png", data: "***"}]})
                end)
+    end
+
+    test "keeps the parts of a failure, and takes any other reason as it is" do
+      parts = [
+        %{type: :text, text: "Broken"},
+        %{type: :image, media_type: "image/png", data: "aGVsbG8="}
+      ]
+
+      assert %{content: ^parts, is_error: true} = failure(parts)
+      wrong = [%{type: :image, media_type: "image/png", data: "***"}]
+      assert %{content: text, is_error: true} = failure(wrong)
+      assert is_binary(text)
+    end
+
+    defp failure(reason) do
+      context = Context.add_tool_results(asked(), [{"call_1", {:error, reason}}])
+
+      for context <- [context, context |> Context.to_snapshot() |> Context.load!()] do
+        assert [%{result: {:error, ^reason}} | _] = Context.get_iteration(context, 1).tool_calls
+        hd(results(context))
+      end
+      |> Enum.uniq()
+      |> then(fn [result] -> result end)
     end
   end
 

@@ -70,7 +70,7 @@ defmodule AshAgent.Context.Tokens do
   counting takes constant time on an unchanged context, and after an append the time for the new messages.
 
   `:auto` assumes that the report was about a request with this context's view: if a smaller view was sent, use
-  `:estimate`. It subtracts an estimate of everything hidden or shortened after the report. Reasoning that a report counts
+  `:estimate`. If parts of the view were hidden or shortened after the report, it counts by the share that an estimate has left. Reasoning that a report counts
   but the message does not contain is not sent again and not counted.
 
   An estimate is one pass over the text at about 500 MB/s. On real conversations, compared with `:o200k_base`, its error

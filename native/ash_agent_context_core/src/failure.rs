@@ -37,6 +37,7 @@ use FailureKind::{ContextOverflow, InvalidRequest, Quota, RateLimited, Refused, 
 /// Providers' names for errors, in lower case: in each line, those of the kind that begins it.
 const NAMES: &str = "\
 context_overflow context_length_exceeded model_context_window_exceeded request_too_large string_above_max_length
+context_overflow exceed_context_size_error model_max_prompt_tokens_exceeded 1261
 quota insufficient_quota billing_error billing_hard_limit_reached billing_not_active insufficient_balance
 quota insufficient_user_quota exceeded_current_quota_error payment_required servicequotaexceededexception
 refused content_filter content_policy_violation responsibleaipolicyviolation data_inspection_failed moderation_blocked
@@ -60,7 +61,7 @@ invalid_request invalid_request_error badrequesterror validationexception
 server_error modelerrorexception";
 
 /// Words of error messages, in lower case, for errors whose names do not decide.
-const WORDS: [(&str, FailureKind); 31] = [
+const WORDS: [(&str, FailureKind); 33] = [
     ("prompt is too long", ContextOverflow),   // Anthropic
     ("prompt too long", ContextOverflow),      // Ollama
     ("exceed context limit", ContextOverflow), // Anthropic, with max_tokens
@@ -73,7 +74,9 @@ const WORDS: [(&str, FailureKind); 31] = [
         "exceeds the maximum number of tokens allowed",
         ContextOverflow,
     ), // Gemini
-    ("reduce the length of the messages", ContextOverflow), // Groq
+    ("reduce the length of", ContextOverflow), // Groq, Cerebras, vLLM
+    ("range of input length", ContextOverflow), // DashScope
+    ("max_new_tokens` must be <=", ContextOverflow), // Together, TGI
     ("available context size", ContextOverflow), // llama.cpp
     ("greater than the context length", ContextOverflow), // LM Studio
     ("context window exceeds limit", ContextOverflow), // MiniMax
@@ -96,6 +99,24 @@ const WORDS: [(&str, FailureKind); 31] = [
     ("rate limit", RateLimited),
     ("too many requests", RateLimited),
 ];
+
+/// In each line words for what is too long, for its maximum, and for something else that has one, in messages that the table does
+/// not know.
+const TOO_LONG: [&str; 3] = [
+    "context|token|prompt is|prompt exceeds|input length|input is|input exceeds|inputs|sequence length",
+    "exceed|maximum|max length|limit|too long|too large|too many|longer than|greater than|larger than|more than|less than|at most|\
+     overflow",
+    "rate limit|rate_limit|ratelimit|per min|per-min|per hour|per day|per second|tpm|quota|try again in|schema|max_tokens|\
+     max_output_tokens|max_completion_tokens|maxtokens|maxoutputtokens|output token|completion token|budget|image|cache|in context=|\
+     logprobs|expired|parameters",
+];
+
+/// Returns whether the words of a refused request say that it is too long for the model.
+fn is_too_long(words: &str) -> bool {
+    let [what, most, other] =
+        TOO_LONG.map(|line| line.split('|').any(|known| words.contains(known)));
+    what && most && !other
+}
 
 impl FailureKind {
     /// Returns true if the same request may succeed later.
@@ -148,7 +169,9 @@ impl FailureKind {
         let said = || {
             let words = words?.to_ascii_lowercase();
             let stands = |known: &&(&str, Self)| words.contains(known.0);
-            WORDS.iter().find(stands).map(|known| known.1)
+            let known = WORDS.iter().find(stands).map(|known| known.1);
+            let is_refused = matches!(status, None | Some(400 | 413 | 422));
+            known.or_else(|| (is_refused && is_too_long(&words)).then_some(ContextOverflow))
         };
         let by_status = || status.and_then(Self::of_status);
         let number = |name: &&str| name.parse().ok().and_then(Self::of_status);

@@ -7,6 +7,7 @@ defmodule AshAgent.Context.ProviderFormsTest do
   alias AshAgent.TestSupport.RequestChecker
 
   @png "iVBORw0KGgo="
+  @jpeg "/9j/4AAQ"
   @wav "UklGRg=="
 
   defp judge(context, provider, opts \\ []) do
@@ -182,12 +183,12 @@ defmodule AshAgent.Context.ProviderFormsTest do
   describe "media types" do
     test "are read as providers name them" do
       for type <- ["image/jpg", "IMAGE/JPEG", "image/jpeg; q=1", " image/pjpeg"] do
-        part = %{type: :image, media_type: type, data: @png}
+        part = %{type: :image, media_type: type, data: @jpeg}
         context = Context.new([part])
         assert [%{content: [^part]}] = Context.to_messages(context)
 
         for provider <- RequestChecker.providers() do
-          assert inspect(judge(context, provider)) =~ @png
+          assert inspect(judge(context, provider)) =~ @jpeg
           assert changes(context, provider) == []
         end
       end

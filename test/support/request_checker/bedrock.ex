@@ -3,7 +3,8 @@ defmodule AshAgent.TestSupport.RequestChecker.Bedrock do
   The rules of Bedrock's Converse, in its JSON form.
 
   From the notes of the service model alone (`observed: true`): a message with a document has a text as well, and a
-  document's name is made of letters, digits, single spaces, hyphens, parentheses and brackets.
+  document's name is made of letters, digits, single spaces, hyphens, parentheses and brackets. From reports of users alone, under the
+  same option: no two documents have one name, and no cache point follows a document that is no PDF.
   """
 
   import AshAgent.TestSupport.RequestChecker.Shape
@@ -57,6 +58,8 @@ defmodule AshAgent.TestSupport.RequestChecker.Bedrock do
           first(messages) ++
           alternation(messages) ++
           Enum.flat_map(messages, &order/1) ++
+          document_names(messages, opts) ++
+          points_behind_documents(messages, opts) ++
           pairs(messages) ++
           served(messages)
     end
@@ -212,6 +215,35 @@ defmodule AshAgent.TestSupport.RequestChecker.Bedrock do
     do: [finding(:cache_point_first, path ++ [0], "a cache point with nothing in front of it")]
 
   defp leading_cache_point(_blocks, _path), do: []
+
+  # Over all messages, those in results included.
+  defp document_names(messages, opts) do
+    names =
+      for {%{"content" => blocks}, _} when is_list(blocks) <- messages,
+          block <- blocks,
+          %{"document" => %{"name" => name}} <- [block | nested_blocks(block)],
+          do: name
+
+    if Keyword.get(opts, :observed, true) and Enum.uniq(names) != names,
+      do: [finding(:same_document_name, ["messages"], "documents have names of their own")],
+      else: []
+  end
+
+  defp nested_blocks(%{"toolResult" => %{"content" => blocks}}) when is_list(blocks), do: blocks
+  defp nested_blocks(_block), do: []
+
+  defp points_behind_documents(messages, opts) do
+    for {%{"content" => blocks}, index} when is_list(blocks) <- messages,
+        Keyword.get(opts, :observed, true),
+        [%{"document" => %{"format" => format}}, %{"cachePoint" => _}] when format != "pdf" <-
+          Enum.chunk_every(blocks, 2, 1, :discard),
+        do:
+          finding(
+            :point_behind_document,
+            ["messages", index, "content"],
+            "no cache point follows a document that is no PDF"
+          )
+  end
 
   defp document_text(blocks, path, opts) when is_list(blocks) do
     if Keyword.get(opts, :observed, true) and Enum.any?(blocks, &match?(%{"document" => _}, &1)) and

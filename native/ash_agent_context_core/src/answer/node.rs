@@ -26,6 +26,9 @@ impl Kinds {
     pub const ARRAY: Self = Self(32);
     pub const OBJECT: Self = Self(64);
     pub const NONE: Self = Self(0);
+    /// All that have nothing inside.
+    pub const PLAIN: Self = Self(31);
+    pub const ANY: Self = Self(127);
 
     const NAMED: [(&'static str, Self, &'static str); 7] = [
         ("null", Self::NULL, "null"),
@@ -65,20 +68,33 @@ impl Kinds {
         self.0 & other.0 != 0
     }
 
+    /// Returns their names in a schema. Numbers without integers have no name of their own.
+    pub fn names(self) -> Vec<&'static str> {
+        let all = match self.has(Self::FRACTION) {
+            true => self.with(Self::NUMBER),
+            false => self,
+        };
+        all.named().map(|(name, _)| name).collect()
+    }
+
     /// Returns words for them that a model reads.
     pub fn words(self) -> String {
-        let mut rest = self;
-        let mut words = Vec::new();
-        for (_, kinds, word) in Self::NAMED {
-            if kinds.0 & rest.0 == kinds.0 {
-                words.push(word);
-                rest = Self(rest.0 & !kinds.0);
-            }
+        let words: Vec<_> = self.named().map(|(_, word)| word).collect();
+        match words.is_empty() {
+            true => "a number".to_owned(),
+            false => words.join(" or "),
         }
-        if words.is_empty() {
-            words.push("a number");
-        }
-        words.join(" or ")
+    }
+
+    fn named(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let mut rest = self.0;
+        Self::NAMED
+            .into_iter()
+            .filter_map(move |(name, kinds, word)| {
+                let is_there = kinds.0 & rest == kinds.0;
+                rest &= !(if is_there { kinds.0 } else { 0 });
+                is_there.then_some((name, word))
+            })
     }
 }
 

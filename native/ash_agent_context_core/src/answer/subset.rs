@@ -1,7 +1,7 @@
 //! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of
 //! the description, and are checked here when the answer comes. Changing the shape of answers is an error.
 
-use crate::answer::node::has_word;
+use crate::answer::node::{has_word, Kinds};
 use crate::answer::schema::ANNOTATIONS;
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
@@ -21,6 +21,77 @@ pub(crate) struct Subset {
     pub needs_all: bool,
     /// A schema may contain itself.
     pub may_recur: bool,
+    /// The kinds of values that `enum` and `const` may have.
+    pub choices: Kinds,
+    /// How much of all this one schema may have.
+    pub most: Sizes,
+}
+
+/// Numbers of things in a whole schema: how many there are, or at most may be.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sizes {
+    /// Objects and lists inside of each other, the outermost included.
+    pub levels: usize,
+    /// Fields of all objects.
+    pub fields: usize,
+    /// Values of all `enum`s and `const`s.
+    pub choices: usize,
+    /// The letters of all names of fields and definitions, and of these values.
+    pub letters: usize,
+    /// Fields that may be left out.
+    pub optional: usize,
+    /// Places with alternatives or several types.
+    pub unions: usize,
+    /// The letters of the values of one place that has more than [`MANY`].
+    pub crowded: usize,
+}
+
+/// From so many values of one place on, OpenAI counts their letters.
+const MANY: usize = 250;
+
+impl Sizes {
+    pub const UNLIMITED: Self = Self {
+        levels: usize::MAX,
+        fields: usize::MAX,
+        choices: usize::MAX,
+        letters: usize::MAX,
+        optional: usize::MAX,
+        unions: usize::MAX,
+        crowded: usize::MAX,
+    };
+
+    /// Refuses a schema that has more of something than may be.
+    fn check(&self, most: &Self) -> Result<(), Error> {
+        let table = [
+            (self.levels, most.levels, "levels"),
+            (self.fields, most.fields, "fields"),
+            (self.choices, most.choices, "values to choose from"),
+            (
+                self.letters,
+                most.letters,
+                "letters in names and values to choose from",
+            ),
+            (self.optional, most.optional, "fields that may be left out"),
+            (
+                self.unions,
+                most.unions,
+                "places with alternatives or several types",
+            ),
+            (
+                self.crowded,
+                most.crowded,
+                "letters in the values of one long choice",
+            ),
+        ];
+        match table.iter().find(|(found, most, _)| found > most) {
+            Some((found, most, what)) => {
+                let expected =
+                    format!("a schema of at most {most} {what}, and this one has {found}");
+                Err(Error::invalid(Path::new(), expected))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// All of JSON Schema.
@@ -31,6 +102,8 @@ pub(crate) const WHOLE: Subset = Subset {
     is_closed: false,
     needs_all: false,
     may_recur: true,
+    choices: Kinds::ANY,
+    most: Sizes::UNLIMITED,
 };
 
 const BOUNDS: &str =
@@ -49,16 +122,24 @@ pub(crate) fn narrow(schema: &Value, is_recursive: bool, subset: &Subset) -> Res
     if is_recursive && !subset.may_recur {
         return Err(Error::expected("a schema that does not contain itself"));
     }
-    Narrowing {
+    let mut narrowing = Narrowing {
         subset,
         path: Path::new(),
-    }
-    .schema(schema)
+        level: 0,
+        sizes: Sizes::default(),
+    };
+    let narrowed = narrowing.schema(schema)?;
+    narrowing.sizes.check(&subset.most)?;
+    Ok(narrowed)
 }
 
 struct Narrowing<'s> {
     subset: &'s Subset,
     path: Path,
+    /// Objects and lists around this place.
+    level: usize,
+    /// What was found so far.
+    sizes: Sizes,
 }
 
 impl Narrowing<'_> {
@@ -94,12 +175,18 @@ impl Narrowing<'_> {
             return Ok(Value::Map(Map::new(entries)));
         }
         let (mut entries, mut words) = (Vec::new(), Vec::new());
+        let has_inside = ["properties", "items", "prefixItems"].iter();
+        let level = usize::from(has_inside.clone().any(|key| map.get_named(key).is_some()));
+        self.level += level;
+        self.sizes.levels = self.sizes.levels.max(self.level);
         for (key, value) in map.iter() {
             let name = key.as_str().unwrap_or_default();
             self.inside(key.clone(), |inside| {
                 inside.keyword(name, value, &mut entries, &mut words)
             })?;
         }
+        self.level -= level;
+        self.add_type(map, &mut entries)?;
         self.close(map, &mut entries)?;
         describe(&mut entries, &words);
         Ok(Value::Map(Map::new(entries)))
@@ -114,6 +201,16 @@ impl Narrowing<'_> {
     ) -> Result<(), Error> {
         let subset = self.subset;
         let mut put = |name: &str, value| entries.push((Value::text(name), value));
+        match (name, value) {
+            ("enum", Value::List(choices)) => self.count_choices(choices)?,
+            ("const", choice) => self.count_choices(std::slice::from_ref(choice))?,
+            ("anyOf" | "oneOf", _) | ("type", Value::List(_)) => self.sizes.unions += 1,
+            ("properties" | "$defs" | "definitions", Value::Map(named)) => {
+                let names = named.iter().filter_map(|(name, _)| name.as_str());
+                self.sizes.letters += names.map(|name| name.chars().count()).sum::<usize>();
+            }
+            _ => {}
+        }
         match name {
             // Several alternatives may fit an `anyOf`, which is found when the answer comes.
             "oneOf" if !has_word(subset.shapes, name) => put("anyOf", self.list(value)?),
@@ -153,6 +250,21 @@ impl Narrowing<'_> {
         Ok(())
     }
 
+    fn count_choices(&mut self, choices: &[Value]) -> Result<(), Error> {
+        let is_taken = |choice: &Value| self.subset.choices.has(Kinds::of(choice));
+        if !choices.iter().all(is_taken) {
+            return self.refuse("choices that are texts or numbers");
+        }
+        let letters = choices.iter().filter_map(Value::as_str);
+        let letters = letters.map(|text| text.chars().count()).sum::<usize>();
+        self.sizes.choices += choices.len();
+        self.sizes.letters += letters;
+        if choices.len() > MANY {
+            self.sizes.crowded = self.sizes.crowded.max(letters);
+        }
+        Ok(())
+    }
+
     fn schemas(&mut self, schemas: &Value) -> Result<Value, Error> {
         let Value::Map(map) = schemas else {
             return Ok(schemas.clone());
@@ -174,27 +286,68 @@ impl Narrowing<'_> {
         Ok(Value::List(items.collect::<Result<_, _>>()?))
     }
 
+    /// Adds the type of values that are told otherwise: OpenAI and Anthropic want one at each place.
+    fn add_type(&self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
+        let has = |name: &str| map.get_named(name).is_some();
+        if ["type", "anyOf", "oneOf", "allOf"]
+            .iter()
+            .any(|name| has(name))
+        {
+            return Ok(());
+        }
+        let choices = match (map.get_named("enum"), map.get_named("const")) {
+            (Some(Value::List(choices)), _) => &**choices,
+            (_, Some(choice)) => std::slice::from_ref(choice),
+            _ => &[],
+        };
+        let is_closed = self.subset.is_closed;
+        let kinds = match choices {
+            [] if is_closed && has("properties") => Kinds::OBJECT,
+            [] if is_closed && has("items") => Kinds::ARRAY,
+            [] if is_closed => return self.refuse("a schema that says what its values are"),
+            choices => choices.iter().map(Kinds::of).fold(Kinds::NONE, Kinds::with),
+        };
+        let kind = match &*kinds.names() {
+            [] => return Ok(()),
+            [name] => Value::text(name),
+            names => Value::List(names.iter().map(|name| Value::text(name)).collect()),
+        };
+        entries.push((Value::text("type"), kind));
+        Ok(())
+    }
+
     /// Adds that objects have no other fields, and that each field has to be there.
-    fn close(&self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
-        let kind = map.get(&Value::text("type"));
-        let is_object = kind.is_some_and(|kind| match kind {
+    fn close(&mut self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
+        let kind = entries.iter().find(|(key, _)| key.as_str() == Some("type"));
+        let is_object = kind.is_some_and(|(_, kind)| match kind {
             Value::List(kinds) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
             kind => kind.as_str() == Some("object"),
         });
+        let properties = match map.get_named("properties") {
+            Some(Value::Map(properties)) => Some(properties),
+            _ => None,
+        };
+        let required = match map.get_named("required") {
+            Some(Value::List(names)) => &**names,
+            _ => &[],
+        };
+        let names = || {
+            properties
+                .into_iter()
+                .flat_map(|all| all.iter().map(|(name, _)| name))
+        };
+        self.sizes.fields += names().count();
+        self.sizes.optional += names().filter(|name| !required.contains(name)).count();
         if !is_object || !self.subset.is_closed {
             return Ok(());
         }
-        let Some(Value::Map(properties)) = map.get(&Value::text("properties")) else {
+        if properties.is_none() {
             return self.refuse("objects whose fields are all named");
-        };
+        }
         entries.push((Value::text("additionalProperties"), Value::Bool(false)));
         if !self.subset.needs_all {
             return Ok(());
         }
-        let required = match map.get(&Value::text("required")) {
-            Some(Value::List(names)) => &**names,
-            _ => &[],
-        };
         let is_properties = |(key, _): &&mut (Value, Value)| key.as_str() == Some("properties");
         let narrowed = entries.iter_mut().find(is_properties);
         if let Some((_, Value::Map(narrowed))) = narrowed {
@@ -207,8 +360,8 @@ impl Narrowing<'_> {
             };
             *narrowed = Map::new(narrowed.iter().map(field).collect());
         }
-        let names = properties.iter().map(|(name, _)| name.clone()).collect();
-        entries.push((Value::text("required"), Value::List(names)));
+        let names = Value::List(names().cloned().collect());
+        entries.push((Value::text("required"), names));
         Ok(())
     }
 }

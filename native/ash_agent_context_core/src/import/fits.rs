@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
 use crate::log::ids::Ids;
+use crate::log::media::Media;
 use crate::log::message::Output;
 use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
@@ -37,8 +38,14 @@ fn ends_in_thinking(content: &Content, calls: &[ToolCall]) -> bool {
 }
 
 /// Returns whether the provider takes a result, as far as is known.
-pub fn result(provider: Provider, output: &Output) -> bool {
+pub fn result(provider: Provider, output: &Output, is_error: bool) -> bool {
+    let facts = provider.facts();
+    let is_refused = facts.refused_key.is_some_and(|key| output.has_key(key));
+    let is_text = |part: &Part| part.kind.media().is_none();
+    let is_wordless = is_error && facts.has(Rule::FailuresAreText);
     match output {
+        Output::Value(_) if is_refused => false,
+        Output::Parts(parts) if is_wordless && !parts.iter().all(is_text) => false,
         Output::Value(_) if provider.facts().has(Rule::WrapsResults) => true,
         Output::Value(Value::Binary(text)) => !is_blank(text),
         Output::Value(_) => true,
@@ -46,13 +53,14 @@ pub fn result(provider: Provider, output: &Output) -> bool {
     }
 }
 
-/// Returns whether no text is blank, and every address is one that a provider may fetch.
+/// Returns whether no text is blank, media are what they are called, and every address is one that a provider may fetch.
 fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // An empty text may have a signature.
         part.kind.text().is_some_and(|text| is_blank(text)) && part.provider_metadata.is_none()
     };
-    !parts.iter().any(is_blank) && check_addresses(parts).is_ok()
+    let is_mistyped = |part: &Part| Media::of(&part.kind).is_some_and(|media| media.is_corrected);
+    !parts.iter().any(|part| is_blank(part) || is_mistyped(part)) && check_addresses(parts).is_ok()
 }
 
 fn is_blank(text: &[u8]) -> bool {

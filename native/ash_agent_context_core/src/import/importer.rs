@@ -8,6 +8,7 @@ use crate::context::INTERRUPTED;
 use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
+use crate::log::ids::file_names;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
@@ -58,7 +59,20 @@ impl Importer {
     fn repeats(&mut self, content: &Content) -> bool {
         let ids = first_of_items(content.parts()).flat_map(Part::once_ids);
         // All of them are added, so this does not stop at the first.
-        ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0
+        let repeats = ids.filter(|id| !self.blocks.insert(id.clone())).count() > 0;
+        self.repeats_file(content.parts()) || repeats
+    }
+
+    /// Returns whether a file has the name of an earlier one, and the provider takes each name once.
+    fn repeats_file(&mut self, parts: &[Part]) -> bool {
+        if self.facts().document_name.is_none() {
+            return false;
+        }
+        let names = parts.iter().flat_map(file_names);
+        names
+            .filter(|name| !self.blocks.insert(name.clone()))
+            .count()
+            > 0
     }
 
     /// Returns whether the provider does not take this, if there is a provider.
@@ -471,7 +485,9 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
-        let is_refused = self.refuses(|of| fits::result(of, &answer.output));
+        let is_error = answer.status != Status::Ok;
+        let is_refused = self.refuses(|of| fits::result(of, &answer.output, is_error))
+            || self.repeats_file(answer.output.parts());
         let rules = self.facts();
         if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
             let in_one = *exchanged.answered.get_or_insert(self.element) == self.element;

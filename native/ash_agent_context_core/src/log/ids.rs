@@ -11,9 +11,11 @@ use sha2::{Digest, Sha256};
 
 use crate::log::alias::{Aliases, Short};
 use crate::log::call::ToolCall;
+use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
+use crate::log::media::Media;
 use crate::log::message::Message;
-use crate::log::part::{item_id, Part};
+use crate::log::part::{item_id, Class, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
@@ -237,6 +239,34 @@ impl Ids {
         true
     }
 
+    /// Takes down the name of a file. Returns its place, for providers to whom an earlier file has the same name. A name that
+    /// looks as if it had a place gets another one.
+    pub fn join_file(&mut self, part: &Part, place: PartPlace) -> Option<Box<str>> {
+        let names = file_names(part);
+        let is_marked = names.iter().any(|name| name.ends_with(']'));
+        let known = names.iter().filter(|name| self.join_item(name)).count();
+        let PartPlace {
+            iteration,
+            entry,
+            part,
+        } = place;
+        (is_marked || known > 0).then(|| format!("{iteration}-{entry}-{part}").into())
+    }
+
+    /// Takes down the names of files in results that go back as they came. In all others a file's name has its call.
+    pub fn join_kept_files(&mut self, exchange: &Exchange) {
+        let outcomes = exchange
+            .original
+            .iter()
+            .flat_map(|_| exchange.slots().flatten());
+        for name in outcomes
+            .flat_map(|of| of.output.parts())
+            .flat_map(file_names)
+        {
+            self.join_item(&name);
+        }
+    }
+
     /// Takes down the ids of a message that joined before, in the same order; `iteration` and `entry` say
     /// where it stands.
     pub fn join_again(&mut self, message: &Message, iteration: u64, entry: usize) {
@@ -247,6 +277,7 @@ impl Ids {
                 entry,
                 part: number,
             };
+            self.join_file(part, place);
             self.join_part(part, place);
         }
         for call in &message.calls {
@@ -315,6 +346,16 @@ impl Ids {
             .find(|short| self.is_free(&short.text()))
             .unwrap_or(short(b'z'))
     }
+}
+
+/// Returns the names that a file has at providers who take each name once.
+pub(crate) fn file_names(part: &Part) -> Vec<String> {
+    let file = Media::of(&part.kind).filter(|media| media.class == Class::File);
+    let name = |provider: Provider| {
+        let name = (provider.facts().document_name?)(file.as_ref()?.filename);
+        Some(format!("file of {} {name}", provider.name()))
+    };
+    Provider::ALL.into_iter().filter_map(name).collect()
 }
 
 /// Returns true if every provider that has no form of its own for ids takes this one.

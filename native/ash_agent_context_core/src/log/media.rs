@@ -8,13 +8,16 @@ use crate::log::address::{is_address, is_file_id};
 use crate::log::media_type::{is_text, normal};
 use crate::log::part::{is_base64, Class, PartKind, Source};
 use crate::log::provider::Provider;
+use crate::log::signature::other_type;
 use crate::value::letters;
 
 /// A part with media, with its type as far as that is known.
 pub(crate) struct Media<'a> {
     pub class: Class,
-    /// The given type, or that of a data URL, under the name that providers know.
+    /// The given type, or that of a data URL, under the name that providers know; of bytes that are something else, theirs.
     pub media_type: Option<Cow<'a, str>>,
+    /// The bytes are something else than was said.
+    pub is_corrected: bool,
     pub source: Location<'a>,
     pub filename: Option<&'a str>,
 }
@@ -43,8 +46,13 @@ impl<'a> Media<'a> {
             Source::Stored { provider, id } => (None, Location::Stored(*provider, id)),
         };
         let media_type = part.media_type.as_deref().or(of_url).map(normal);
+        let other = match source {
+            Location::Inline(data) => other_type(media_type.as_deref(), data),
+            _ => None,
+        };
+        let media_type = other.map(Cow::Borrowed).or(media_type);
         let is_told = part.class == Class::File && !matches!(source, Location::Stored(..));
-        let class = match is_told {
+        let class = match is_told || other.is_some() {
             true => Class::of(media_type.as_deref()),
             false => part.class,
         };
@@ -52,6 +60,7 @@ impl<'a> Media<'a> {
         Some(Self {
             class,
             media_type,
+            is_corrected: other.is_some(),
             source,
             filename: filename.filter(|name| !letters::is_blank(name)),
         })

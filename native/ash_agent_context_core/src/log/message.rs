@@ -235,6 +235,23 @@ pub enum Output {
 }
 
 impl Output {
+    /// Returns whether an object in it, however deep, has this key.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        let mut open = match self {
+            Self::Value(value) => vec![value],
+            Self::Parts(_) => return false,
+        };
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Map(map) if map.get_named(key).is_some() => return true,
+                Value::Map(map) => open.extend(map.iter().map(|(_, inside)| inside)),
+                Value::List(items) | Value::Tuple(items) => open.extend(items.iter()),
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// Returns the parts, if it is made of them.
     pub(crate) fn parts(&self) -> &[Part] {
         match self {

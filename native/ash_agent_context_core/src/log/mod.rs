@@ -31,6 +31,7 @@ pub mod reply;
 pub mod results;
 mod rewind;
 pub mod served;
+mod signature;
 pub mod tally;
 
 use std::sync::Arc;
@@ -226,6 +227,7 @@ impl Log {
                     entry,
                     part: number,
                 };
+                part.number = self.ids.join_file(part, place);
                 part.withheld = match before {
                     Some(before) if part.continues(before) => before.withheld,
                     _ => !self.ids.join_part(part, place),
@@ -246,6 +248,7 @@ impl Log {
     /// Adds a message with the results of its calls to the current iteration.
     pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
         self.join(&mut message);
+        self.ids.join_kept_files(&exchange);
         self.change_current(|current| current.push_answered(message, exchange));
     }
 
@@ -253,6 +256,9 @@ impl Log {
     pub(crate) fn append_entry(&mut self, entry: Entry) {
         let (number, index) = (self.current.number, self.current.entries().len());
         self.ids.join_again(&entry.message, number, index);
+        if let Some(exchange) = entry.exchange.as_deref() {
+            self.ids.join_kept_files(exchange);
+        }
         let usage = entry.usage.as_deref().map(|reported| reported.sum);
         self.usage = self.usage.plus(usage.unwrap_or_default());
         self.change_current(|current| current.push_entry(entry));

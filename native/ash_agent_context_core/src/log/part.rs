@@ -40,6 +40,9 @@ pub struct Part {
     /// Its provider does not get it back, or not its id: an earlier item has the id, which is known when the part joins a
     /// context, or the other half of its pair is not sent.
     pub(crate) withheld: bool,
+    /// Its place in the conversation, if it is a file and an earlier one has its name, which is known when the part joins a
+    /// context.
+    pub(crate) number: Option<Box<str>>,
 }
 
 /// The kinds of parts.
@@ -320,6 +323,7 @@ impl Part {
             hints,
             extra,
             withheld: _,
+            number: _,
         } = self;
         let kind = match kind {
             PartKind::Text(text) | PartKind::Thinking(text) => Size::new(3, text.len()),
@@ -342,6 +346,7 @@ impl Part {
             hints: None,
             extra: None,
             withheld: false,
+            number: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::log::message::{Outcome, Output, Status};
-use crate::log::part::{check_addresses, result_parts, Place};
+use crate::log::part::{check_addresses, result_parts, Part, Place};
 use crate::value::fields::{utf8, Fields};
 use crate::value::time::{self, Time};
 use crate::value::Value;
@@ -89,7 +89,18 @@ pub(crate) fn ok(term: Value) -> Result<Outcome, Error> {
     Ok(Outcome::new(Status::Ok, output))
 }
 
-/// Returns an error; its reason is never parts.
+/// Returns an error: parts when its reason is a list of nothing else that a result may have, else any term. A failure is not refused
+/// for its form.
 pub(crate) fn error(reason: Value) -> Outcome {
-    Outcome::new(Status::Error, Output::Value(reason))
+    let parts = match &reason {
+        Value::List(_) => result_parts(reason.clone()).ok().and_then(Result::ok),
+        _ => None,
+    };
+    let is_taken =
+        |parts: &[Part]| Place::Result.check(parts).is_ok() && check_addresses(parts).is_ok();
+    let output = match parts.filter(|parts| is_taken(parts)) {
+        Some(parts) => Output::Parts(parts),
+        None => Output::Value(reason),
+    };
+    Outcome::new(Status::Error, output)
 }

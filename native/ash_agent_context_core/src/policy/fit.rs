@@ -30,11 +30,34 @@ pub struct Fit {
     pub method: Option<Method>,
 }
 
+/// Returns the tokens of a view that a method counts now, of one that had these tokens by a report and that estimate.
+fn carry_over(length: u64, estimate: u64, counted: u64) -> u64 {
+    if length == 0 {
+        return counted; // a report that says nothing
+    }
+    if counted >= estimate {
+        return length.saturating_add(counted - estimate).max(1);
+    }
+    let scaled = share(length, counted, estimate).max(counted.min(1));
+    // When most of what it counted is gone, a report that was below the estimate is not believed.
+    match counted < estimate / 2 {
+        true => scaled.max(counted),
+        false => scaled,
+    }
+}
+
+/// Returns the share of a number that one number is of another, rounded up.
+fn share(number: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(number) * u128::from(part);
+    u64::try_from(product.div_ceil(u128::from(whole.max(1)))).unwrap_or(u64::MAX)
+}
+
 impl Context {
     /// Returns the tokens of the view: by a method, or from the last report of a provider on.
     ///
-    /// A report counts everything up to its message. Added to it is the difference between [`Method::Estimate`] of the view
-    /// now and its estimate then: the tokens that came since, less those hidden since.
+    /// A report counts everything up to its message. What [`Method::Estimate`] counts more than it did then is added. If it counts
+    /// less, since parts of the view were hidden, the report shrinks by the same share: an estimate of what is gone would leave what
+    /// it missed.
     ///
     /// # Complexity
     /// O(what was not counted yet)
@@ -52,7 +75,7 @@ impl Context {
                 .reported_length()
         });
         reported.map_or(counted, |(length, estimate)| {
-            length.saturating_add(counted).saturating_sub(estimate)
+            carry_over(length, estimate, counted)
         })
     }
 
@@ -79,7 +102,9 @@ impl Context {
         }
         let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
         let method = fit.method.unwrap_or(Method::Estimate);
-        let mut needed = total.saturating_sub(allowed);
+        // Of a report's tokens, as many as the method counts for them.
+        let counted = self.tokens(method).total();
+        let mut needed = share(total.saturating_sub(allowed), counted, total);
         // The note in place of hidden iterations takes tokens, too.
         for _ in 0..ROUNDS {
             let Some(boundary) = self.boundary(first, last, needed, method) else {
@@ -92,7 +117,7 @@ impl Context {
             if left <= allowed {
                 return Ok(next);
             }
-            needed = needed.saturating_add(left - allowed);
+            needed = needed.saturating_add(share(left - allowed, counted, total).max(1));
         }
         // All that may be hidden, without the summaries, and with as little as possible in its place.
         let next = self.changed(at, |next| {

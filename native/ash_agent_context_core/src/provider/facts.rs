@@ -45,6 +45,11 @@ pub(crate) struct Facts {
     /// providers add new ones.
     pub takes_block: fn(Place, &Map) -> bool,
 
+    /// A key that no object in a result may have.
+    pub refused_key: Option<&'static str>,
+    /// Returns the name under which it gets a file, which is another one for each file of a conversation.
+    pub document_name: Option<fn(Option<&str>) -> String>,
+
     /// The prefix of ids of items, where items of this kind need an id.
     pub item_prefix: fn(CallKind) -> Option<&'static str>,
 
@@ -113,6 +118,8 @@ pub(crate) enum Rule {
     WrapsResults,
     /// Thinking that nothing follows in its message is refused.
     ThoughtsLead,
+    /// A failed result has texts alone.
+    FailuresAreText,
     /// Calls stand among the model's parts. Elsewhere they have a list of their own.
     CallsAnywhere,
     /// The use of a tool that the provider runs waits for its result only as long as nothing but results of calls follows it.

@@ -11,6 +11,7 @@ use crate::log::piece::ByHand;
 use crate::log::provider::Provider;
 use crate::provider::accepts::{sent_id, sent_name};
 use crate::provider::block_text;
+use crate::provider::facts::Rule;
 use crate::provider::options::{Options, Thinking};
 use crate::value::builder::Json;
 use crate::value::json::{AsJson, AsObject};
@@ -38,6 +39,8 @@ pub(crate) struct Writer<'o> {
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
+    /// The call whose result is written, as its files are named after it, and how many of these there were.
+    pub result: Option<(String, usize)>,
 }
 
 impl<'o> Writer<'o> {
@@ -48,6 +51,7 @@ impl<'o> Writer<'o> {
             mark: None,
             by_hand: Vec::new(),
             changes: None,
+            result: None,
         }
     }
 
@@ -95,6 +99,24 @@ impl<'o> Writer<'o> {
     /// Marks a place for a cache breakpoint after the bytes written last.
     pub fn mark_behind(&mut self) {
         self.mark = Some(self.json.0.len());
+    }
+
+    /// Marks, where the last mark is, what cannot have one after it.
+    pub fn hint_before(&mut self, part: &Part) {
+        let last = self.by_hand.last().map(|mark| mark.at);
+        let at = self.mark.filter(|at| Some(*at) != last);
+        let mark = part.mark().zip(at);
+        self.by_hand
+            .extend(mark.map(|(ttl, at)| ByHand { at, ttl }));
+    }
+
+    /// Returns what tells a file from others of its name: its call, or its place if an earlier one has the name.
+    pub fn file_number(&mut self, part: &Part) -> Option<String> {
+        let Some((call, files)) = &mut self.result else {
+            return part.number.as_deref().map(str::to_owned);
+        };
+        *files += 1;
+        Some(format!("{call}-{files}"))
     }
 
     /// Writes an element of the list, as it came.
@@ -320,6 +342,19 @@ impl<'o> Writer<'o> {
         self.words(part).unwrap_or_default()
     }
 
+    /// Reports media whose bytes are of another type than was given.
+    pub fn report_type(&mut self, part: &Part, media: &Media<'_>) {
+        if media.is_corrected {
+            let given = part.kind.media().and_then(|of| of.media_type.as_deref());
+            let given = given.unwrap_or_default().to_owned();
+            self.report_change(
+                ChangeKind::CorrectedType,
+                given,
+                media.media_type.as_deref(),
+            );
+        }
+    }
+
     /// Reports a part that this provider gets as text.
     pub fn reword_part(&mut self, part: &Part, words: &str) {
         self.report_change(ChangeKind::PartToText, part.kind.name(), Some(words));
@@ -370,7 +405,7 @@ impl<'o> Writer<'o> {
         if !outcome.is_error() {
             return text;
         }
-        Cow::Owned(format!("Error: {text}"))
+        Cow::Owned(format!("{FAILED} {text}"))
     }
 
     /// Returns a result as text, and its media, for providers that have media in user messages only. `is_worded`: the provider
@@ -397,6 +432,7 @@ impl<'o> Writer<'o> {
                     media.push(part);
                 }
                 (_, Some(found)) => {
+                    self.report_type(part, &found);
                     let words = found.words();
                     self.reword_part(part, &words);
                     texts.push(Cow::Owned(words));
@@ -409,9 +445,15 @@ impl<'o> Writer<'o> {
             (true, false) => Cow::Borrowed(SEE_BELOW),
             (true, true) => Cow::Borrowed(wording::NO_OUTPUT),
         };
-        (text, media)
+        match is_worded && outcome.is_error() {
+            true => (Cow::Owned(format!("{FAILED} {text}")), media),
+            false => (text, media),
+        }
     }
 }
+
+/// Stands before a failed result where the provider has no mark for it.
+const FAILED: &str = "Error:";
 
 /// The text of a result whose media follow all results.
 const SEE_BELOW: &str = "See the attachments in the next message.";
@@ -578,6 +620,7 @@ impl Parts {
                 BlockForm::Nothing => {}
             },
             (_, Some(media)) => {
+                out.report_type(part, &media);
                 match (self.takes)(&media) {
                     true => (self.media)(part, &media, out),
                     false => (self.text)(&out.media_words(part), out),
@@ -585,6 +628,20 @@ impl Parts {
                 (self.hint)(part, out);
             }
             (_, None) => out.drop_part(part),
+        }
+    }
+
+    /// Writes the parts of a result. `is_worded`: the provider has no error mark.
+    pub fn result(&self, outcome: &Outcome, is_worded: bool, out: &mut Writer<'_>) {
+        let is_text = out.options.provider.facts().has(Rule::FailuresAreText);
+        if outcome.is_error() && is_worded {
+            (self.text)(FAILED, out);
+        }
+        for part in outcome.output.parts() {
+            match outcome.is_error() && is_text {
+                true => self.one_in_words(part, out),
+                false => self.one(part, out),
+            }
         }
     }
 

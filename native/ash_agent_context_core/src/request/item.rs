@@ -235,6 +235,7 @@ fn whole_element(message: &Message, provider: Provider) -> Option<&Map> {
         [Part {
             kind: PartKind::ProviderBlock { provider: of, data },
             withheld: false,
+            number: None,
             ..
         }] if *of == provider && room(provider).is_row(data) => Some(data),
         _ => None,

@@ -72,5 +72,6 @@ fn read_part(node: Node<'_>, place: Place, trust: Trust) -> Result<Part, Error> 
         hints,
         extra: fields.keep_rest()?,
         withheld: false,
+        number: None,
     })
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::context::Context;
 use crate::error::{each, index, Error};
 use crate::log::call::{MessagePlace, ToolCall};
-use crate::log::message::{Message, Outcome, Output, Role, Status};
+use crate::log::message::{Message, Outcome, Role};
 use crate::log::reply::Reply;
 use crate::log::results;
 use crate::storage::read::read_said;
@@ -287,7 +287,7 @@ fn read_projected(item: Node<'_>, form: Form) -> Result<(Box<str>, Outcome), Err
     let id = fields.read("tool_use_id", read_text)?;
     let is_error = fields.take("is_error").map(Node::into_value) == Some(Value::Bool(true));
     let outcome = fields.read("content", |content| match content.into_value() {
-        content if is_error => Ok(Outcome::new(Status::Error, Output::Value(content))),
+        content if is_error => Ok(results::error(content)),
         content => results::ok(content),
     })?;
     Ok((id, outcome))

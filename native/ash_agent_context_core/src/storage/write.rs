@@ -45,6 +45,7 @@ fn parts(json: &mut Json, parts: &[Part]) {
             hints,
             extra,
             withheld: _,
+            number: _,
         } = part;
         json.object(|json| {
             write_kind(json, kind);

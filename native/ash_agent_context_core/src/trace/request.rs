@@ -220,6 +220,8 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::PartToText => "a part became text",
         ChangeKind::DroppedMessage => "a message was left out",
         ChangeKind::CallToFunction => "a call became one of a function",
+        ChangeKind::CorrectedType => "a media type was corrected",
+        ChangeKind::ResultToText => "a result became text",
         ChangeKind::AddedMessage => "a user message was added",
     }
 }

@@ -46,8 +46,12 @@ words! {
         ShortenedResult = "shortened_result",
         /// The view masks texts.
         MaskedText = "masked_text",
+        /// The media type of a part is that of its bytes, which is another one than was given.
+        CorrectedType = "corrected_type",
         /// A part became text.
         PartToText = "part_to_text",
+        /// A result that is an object became text, since the provider would misread it.
+        ResultToText = "result_to_text",
         /// A message of which nothing is left was left out.
         DroppedMessage = "dropped_message",
         /// A call of a kind that the provider does not know became one of a function.

@@ -196,6 +196,7 @@ impl Masks {
             hints: _,
             extra: _,
             withheld: _,
+            number: _,
         } = given;
         let mut part = given.clone();
         match &mut part.kind {

@@ -32,6 +32,7 @@ mod log_replay;
 #[path = "../support/make.rs"]
 mod make;
 mod masked;
+mod media;
 mod model;
 mod numbers;
 mod openai_items;

@@ -1,7 +1,7 @@
 //! What providers report of tokens: read once, summed for ever.
 
 use crate::make::{at, conversation, reload, Talk};
-use ash_agent_context_core::{Error, Map, Report, Stamp, Usage, Value};
+use ash_agent_context_core::{Context, Error, Map, Method, Report, Stamp, Usage, Value};
 use proptest::prelude::*;
 
 fn map(entries: Vec<(&str, Value)>, texts: bool) -> Value {
@@ -176,6 +176,38 @@ proptest! {
                 reload(&back).count_tokens(None),
                 back.count_tokens(None)
             );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn hiding_leaves_no_more_than_the_share_of_a_report(
+        sizes in proptest::collection::vec((1..400_usize, 1..20_u64), 2..12),
+        percent in 0..400_u64,
+        hidden in any::<prop::sample::Index>(),
+        more in 0..200_usize,
+    ) {
+        let stamp = || Stamp::at(at(0));
+        let empty = || Value::List(Box::new([]));
+        let mut context = conversation("Hi");
+        for (words, _) in &sizes {
+            let text = Value::text(&"and a word ".repeat(*words));
+            context = context.add_assistant_message(text, empty(), stamp()).unwrap().user("Go on");
+        }
+        let estimate = |context: &Context| context.count_tokens(Some(Method::Estimate));
+        let covered = estimate(&context);
+        let length = covered * percent / 100;
+        let context = context.add_token_usage(shape(0, [length, 0, 0, 0], false), at(0)).unwrap();
+        let last = hidden.index(sizes.len()) as u64 + 1;
+        let shorter = context.hide_iterations(1, last, at(0)).unwrap();
+        let shorter = shorter.user(&"and more ".repeat(more));
+        for context in [&reload(&shorter), &shorter] {
+            let (counted, shown) = (context.count_tokens(None), estimate(context));
+            prop_assert!(counted > 0);
+            // The report counted what the estimate has up to the model's last message, at least half of all.
+            let most = shown as f64 * (percent as f64 / 100.0 * 1.5).max(1.0) + 10.0;
+            prop_assert!(counted as f64 <= most, "{} of {} at {}%", counted, shown, percent);
         }
     }
 }

@@ -424,6 +424,8 @@ defmodule AshAgent.MCPTest do
         assert Content.result(%{"content" => content}, 10_000) == expected
       end
 
+      png = %{"type" => "image", "data" => @png, "mimeType" => "image/png"}
+
       for {result, expected} <- [
             {%{}, {:ok, ""}},
             {%{"structuredContent" => %{"a" => 1}}, {:ok, ~s({"a":1})}},
@@ -435,6 +437,12 @@ defmodule AshAgent.MCPTest do
             {%{"isError" => true, "content" => [text.("no such file")]},
              {:error, "no such file"}},
             {%{"isError" => true}, {:error, "the tool failed, and the server does not say why"}},
+            {%{"isError" => true, "content" => [text.("broken"), png]},
+             {:error,
+              [
+                %{type: :text, text: "broken"},
+                %{type: :image, media_type: "image/png", data: @png}
+              ]}},
             {[], {:error, "the server returned something that is not a result"}}
           ] do
         assert Content.result(result, 10_000) == expected

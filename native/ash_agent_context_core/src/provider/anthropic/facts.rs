@@ -27,6 +27,8 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::MergesNeighbours,
         Rule::ThoughtsLead,
         Rule::CallsAnywhere,
+        // As was reported of Anthropic's models (vellum-assistant#18387).
+        Rule::FailuresAreText,
         Rule::ClosesUses,
         // Anthropic's guide to refusals in streams, which names Bedrock's endpoints, too.
         Rule::LeavesOutRefused,
@@ -34,6 +36,8 @@ pub(crate) const FACTS: Facts = Facts {
     takes_id: |id, _| !id.is_empty() && id.bytes().all(is_plain),
     takes_name: is_plain_name,
     takes_block,
+    refused_key: None,
+    document_name: None,
     item_prefix: |_| None,
     half,
     nameless_halves: None,

@@ -176,9 +176,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
             let text = out.result_text(outcome);
             out.json.text(&text);
         }
-        Output::Parts(parts) => out.wrap("[", "]", |out| {
-            PARTS.all(&**parts, out);
-        }),
+        Output::Parts(_) => out.wrap("[", "]", |out| PARTS.result(outcome, false, out)),
     });
     if content.is_empty() {
         content = out.apart(|out| out.json.text(crate::value::wording::NO_OUTPUT));

@@ -27,6 +27,8 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::ResultsStandTogether,
         Rule::ThoughtsLead,
         Rule::CallsAnywhere,
+        // As was reported of Anthropic's models (vellum-assistant#18387).
+        Rule::FailuresAreText,
         Rule::EndsWithBody,
         // Anthropic's guide to refusals in streams, which names Bedrock's endpoints, too.
         Rule::LeavesOutRefused,
@@ -39,6 +41,8 @@ pub(crate) const FACTS: Facts = Facts {
         Place::User => !is_any(data, &["toolUse", "toolResult", "reasoningContent"]),
         Place::Assistant => is_own(data, "toolUse") && is_own(data, "toolResult"),
     },
+    refused_key: None,
+    document_name: Some(document_name),
     item_prefix: |_| None,
     half: |data| half_under(data, "toolUseId", ["toolUse", "toolResult"]),
     nameless_halves: None,
@@ -75,5 +79,27 @@ fn is_own(data: &Map, key: &str) -> bool {
             kind.is_some_and(|kind| kind != "tool_use")
         }
         _ => true,
+    }
+}
+
+/// The letters that the name of a document may have.
+pub(super) const LONGEST_NAME: usize = 200;
+
+/// Returns a name of letters, digits, single spaces, hyphens, parentheses and brackets, which is all that the service takes.
+pub(super) fn document_name(filename: Option<&str>) -> String {
+    let filename = filename.unwrap_or_default();
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-()[]".contains(letter);
+    // Of a name in another script the end alone would be left.
+    let (stem, _) = filename.rsplit_once('.').unwrap_or((filename, ""));
+    let is_told = stem.chars().any(|letter| letter.is_ascii_alphanumeric());
+    let spaced: String = filename
+        .chars()
+        .map(|letter| if allowed(letter) { letter } else { ' ' })
+        .collect();
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let name: String = words.join(" ").chars().take(LONGEST_NAME).collect();
+    match is_told {
+        true => name.trim_end().to_owned(),
+        false => "document".to_owned(),
     }
 }

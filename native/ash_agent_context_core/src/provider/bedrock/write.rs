@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::facts::{document_name, LONGEST_NAME};
 use super::formats::{AUDIO, DOCUMENTS, VIDEO};
 use super::Room;
 use crate::log::call::ToolCall;
@@ -49,8 +50,10 @@ impl Writes for Room {
         out.blocks(false, |out| {
             for (call, outcome) in exchange.answered_calls(&message.calls) {
                 let id = out.id(call);
+                out.result = Some((call.aliases.short.text(), 0));
                 result(&id, outcome, out);
             }
+            out.result = None;
             // Nothing stands between results.
             let outcomes = exchange.slots().flatten();
             let marked = outcomes.filter_map(|outcome| out.find_marked(outcome));
@@ -83,7 +86,10 @@ fn write_cited_block(text: &str, citations: &Value, out: &mut Writer<'_>) {
 
 const PARTS: Parts = Parts {
     text: text_block,
-    hint: |part, out| out.hint_behind(part),
+    hint: |part, out| match Media::of(&part.kind).is_none_or(|media| takes_mark(&media)) {
+        true => out.hint_behind(part),
+        false => out.hint_before(part),
+    },
     own: |data, out| {
         out.json.element(&AsObject(data));
         out.mark_behind();
@@ -182,6 +188,7 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     let model = out.options.model;
     let knows_status = model.is_none_or(|of| of.contains("claude") || of.contains("nova"));
     let mut blocks = out.apart(|out| match &outcome.output {
+        Output::Parts(_) if outcome.is_error() => IN_RESULT.result(outcome, !knows_status, out),
         Output::Parts(parts) => user_parts(parts, &IN_RESULT, out),
         Output::Value(Value::Map(map))
             if !outcome.is_error() && crate::value::structs::struct_text(map).is_none() =>
@@ -228,11 +235,21 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
     let Some((kind, format, (place, source))) = form(media) else {
         return;
     };
+    let number = out.file_number(part).filter(|_| kind == "document");
     out.json.object(|block| {
         block.object(kind, |block| {
             block.field("format", format);
             if kind == "document" {
-                block.field("name", &document_name(media.filename));
+                let name = document_name(media.filename);
+                let name = match &number {
+                    Some(number) => {
+                        let most = LONGEST_NAME.saturating_sub(number.len() + 3);
+                        let name: String = name.chars().take(most).collect();
+                        format!("{} [{number}]", name.trim_end())
+                    }
+                    None => name,
+                };
+                block.field("name", &name);
             }
             block.object("source", |written| {
                 if place == "bytes" {
@@ -248,7 +265,15 @@ fn media(part: &Part, media: &Media<'_>, out: &mut Writer<'_>) {
             }
         });
     });
-    out.mark_behind();
+    if takes_mark(media) {
+        out.mark_behind();
+    }
+}
+
+/// Returns whether a cache point may stand after media. By report (strands-agents/harness-sdk#1966) not after a document that is no
+/// PDF.
+fn takes_mark(media: &Media<'_>) -> bool {
+    media.class != Class::File || media.is_pdf()
 }
 
 /// Returns the block for a medium, and its format.
@@ -273,18 +298,4 @@ static S3: LazyLock<Option<Regex>> =
 fn is_s3(uri: &str) -> bool {
     let is_one = S3.as_ref().is_some_and(|pattern| pattern.is_match(uri));
     is_one && uri.chars().count() <= 1024
-}
-
-/// Returns a name of letters, digits, single spaces, hyphens, parentheses and brackets, which is all that the service takes.
-fn document_name(filename: Option<&str>) -> String {
-    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-()[]".contains(letter);
-    let spaced: String = filename
-        .unwrap_or("document")
-        .chars()
-        .map(|letter| if allowed(letter) { letter } else { ' ' })
-        .collect();
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let name: String = words.join(" ").chars().take(200).collect();
-    let name = Some(name.trim_end()).filter(|name| !name.is_empty());
-    name.unwrap_or("document").to_owned()
 }

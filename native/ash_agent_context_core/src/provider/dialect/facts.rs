@@ -1,6 +1,7 @@
 //! Facts that several providers share: those of the chat dialect, of Claude wherever it runs, and of OpenAI's models and caches.
 
-use crate::answer::subset::{Subset, FORMATS};
+use crate::answer::node::Kinds;
+use crate::answer::subset::{Sizes, Subset, FORMATS};
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, Rule};
@@ -35,6 +36,8 @@ pub(crate) const CHAT: Facts = Facts {
         Place::User => !is_any(data, &["refusal"]),
         Place::System => true,
     },
+    refused_key: None,
+    document_name: None,
     item_prefix: |_| None,
     half: |_| None,
     nameless_halves: None,
@@ -94,6 +97,15 @@ pub(crate) const STRICT: Subset = Subset {
     is_closed: true,
     needs_all: true,
     may_recur: true,
+    choices: Kinds::PLAIN,
+    most: Sizes {
+        levels: 10,
+        fields: 5_000,
+        choices: 1_000,
+        letters: 120_000,
+        crowded: 15_000,
+        ..Sizes::UNLIMITED
+    },
 };
 
 /// The part of JSON Schema that Anthropic's models take, by `transform_schema` of its SDK. Bedrock uses it too: of the models
@@ -105,6 +117,13 @@ pub(crate) const CLAUDE: Subset = Subset {
     is_closed: true,
     needs_all: false,
     may_recur: false,
+    // Its guide to structured outputs, and errors that were reported ("too many optional parameters (87) ... (limit: 24)").
+    choices: Kinds::PLAIN,
+    most: Sizes {
+        optional: 24,
+        unions: 16,
+        ..Sizes::UNLIMITED
+    },
 };
 
 /// Returns the field of OpenAI's chat format that makes the model answer by a schema.

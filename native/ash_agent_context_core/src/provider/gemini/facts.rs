@@ -1,6 +1,7 @@
 //! The facts about Gemini.
 
-use crate::answer::subset::Subset;
+use crate::answer::node::Kinds;
+use crate::answer::subset::{Sizes, Subset};
 use crate::log::place::Place;
 use crate::provider::dialect::facts::object;
 use crate::provider::facts::{half_under, is_any, Cache, Facts, Rule};
@@ -50,6 +51,9 @@ pub(crate) const FACTS: Facts = Facts {
         }
         Place::Assistant => true,
     },
+    // It would be the name of a part (vercel/ai#14369, tried by its maintainers).
+    refused_key: Some("$ref"),
+    document_name: None,
     item_prefix: |_| None,
     half: |data| {
         half_under(data, "id", ["toolCall", "toolResponse"])
@@ -67,6 +71,9 @@ pub(crate) const FACTS: Facts = Facts {
         is_closed: false,
         needs_all: false,
         may_recur: true,
+        // Its reference has `enum` "for strings and numbers".
+        choices: Kinds::STRING.with(Kinds::NUMBER),
+        most: Sizes::UNLIMITED,
     },
     // Beside functions, models before Gemini 3 refuse it.
     constrains: |model, beside_tools| {

@@ -15,6 +15,7 @@ use crate::provider::format::Writes;
 use crate::provider::order::{in_order, PartOrCall};
 use crate::provider::writer::{mark_nothing, own_element, Parts, Thought, Writer};
 use crate::value::letters::is_blank;
+use crate::view::change::ChangeKind;
 
 /// Google documents this signature for calls whose own is not at hand, such as another vendor's:
 /// `skip_thought_signature_validator` in base64.
@@ -189,16 +190,19 @@ fn is_signature(text: &str) -> bool {
 /// Returns the object for a result, and the media that go with it.
 fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a Part>) {
     if let (Output::Value(Value::Map(map)), false) = (&outcome.output, outcome.is_error()) {
-        if crate::value::structs::struct_text(map).is_none() {
+        let refused = out.options.provider.facts().refused_key;
+        if refused.is_some_and(|key| outcome.output.has_key(key)) {
+            out.report_change(ChangeKind::ResultToText, "a map", None);
+        } else if crate::value::structs::struct_text(map).is_none() {
             return (crate::value::json::to_string(&AsObject(map)), Vec::new());
         }
     }
-    let (key, text, media) = if outcome.is_error() {
-        ("error", out.result_text(outcome), Vec::new())
+    let key = if outcome.is_error() {
+        "error"
     } else {
-        let (text, media) = out.split_result(outcome, true, is_sent);
-        ("output", text, media)
+        "output"
     };
+    let (text, media) = out.split_result(outcome, false, is_sent);
     let response = out.apart(|out| {
         out.json.strings(&[(key, &text)]);
     });

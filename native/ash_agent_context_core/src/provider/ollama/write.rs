@@ -90,8 +90,9 @@ impl Writes for Room {
 fn user<'a>(parts: impl Iterator<Item = &'a Part>, out: &mut Writer<'_>) {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for part in parts {
-        let image = Media::of(&part.kind).filter(is_sent);
-        match (&part.kind, image.map(|image| image.source)) {
+        let media = Media::of(&part.kind);
+        media.iter().for_each(|media| out.report_type(part, media));
+        match (&part.kind, media.filter(is_sent).map(|image| image.source)) {
             (PartKind::Text(bytes), _) => texts.extend(out.text(bytes)),
             (_, Some(Location::Inline(data))) => images.push(data.to_owned()),
             _ => texts.extend(out.words(part).map(Cow::Owned)),

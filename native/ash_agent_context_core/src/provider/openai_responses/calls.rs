@@ -120,7 +120,8 @@ impl<'a> Outputs<'a, '_, '_> {
             match call.kind {
                 CallKind::Function | CallKind::Custom => {
                     let output = self.out.apart(|out| {
-                        out.wrap("[", "]", |out| PARTS.all(outcome.output.parts(), out));
+                        let has_parts = !outcome.output.parts().is_empty();
+                        out.wrap("[", "]", |out| PARTS.result(outcome, has_parts, out));
                     });
                     if output.is_empty() {
                         item.text("output", &self.out.word_result(outcome));

@@ -36,6 +36,8 @@ pub(crate) const FACTS: Facts = Facts {
             Place::Assistant => !is_call,
         }
     },
+    refused_key: None,
+    document_name: None,
     item_prefix: |kind| {
         let form = ItemForm::of(kind);
         form.needs_id.then_some(form.prefix)

@@ -14,7 +14,7 @@ defmodule AshAgent.MCP.Content do
       {:error, "the result has #{size} bytes, and may have #{max}; ask for less"}
     else
       parts = join(Enum.flat_map(items(result["content"]), &part/1) ++ read_structured(result))
-      if result["isError"] == true, do: {:error, words(parts)}, else: {:ok, plain(parts)}
+      if result["isError"] == true, do: {:error, failed(parts)}, else: {:ok, plain(parts)}
     end
   end
 
@@ -120,10 +120,9 @@ defmodule AshAgent.MCP.Content do
   defp plain([%{type: :text, text: text}]), do: text
   defp plain(parts), do: parts
 
-  defp words(parts) do
-    case for(%{type: :text, text: text} <- parts, do: text) |> Enum.join("\n") |> String.trim() do
-      "" -> "the tool failed, and the server does not say why"
-      words -> words
-    end
-  end
+  defp failed([%{type: :text, text: text}] = parts),
+    do: if(String.trim(text) == "", do: failed([]), else: parts |> plain() |> String.trim())
+
+  defp failed([]), do: "the tool failed, and the server does not say why"
+  defp failed(parts), do: parts
 end

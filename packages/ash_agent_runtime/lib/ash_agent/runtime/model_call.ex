@@ -47,15 +47,31 @@ defmodule AshAgent.Runtime.ModelCall do
     end
   end
 
-  # A request that is too long is made again from a shorter view, after its failure is noted.
+  # After its failure is noted, a request that is too long is made again from a shorter view, one whose schema was refused with a
+  # tool, and one whose answer was empty as it is.
   defp recover(run, answer, reason, started) do
     {:stop, failed, _reason} = stop = break_off(run, answer, reason, started)
 
-    with true <- Overflow.overflow?(failed.context, reason),
-         {:ok, context} <- Overflow.shorten(failed.context, run) do
-      ask(Run.put_context(failed, context))
+    with :error <- shorten(failed, reason), :error <- ask_by_tool(failed, reason) do
+      if empty?(reason), do: ask_again(failed, stop), else: stop
     else
-      _nothing_to_leave_out -> if(empty?(reason), do: ask_again(failed, stop), else: stop)
+      {:ok, run} -> ask(run)
+    end
+  end
+
+  defp shorten(run, reason) do
+    with true <- Overflow.overflow?(run.context, reason),
+         {:ok, context} <- Overflow.shorten(run.context, run) do
+      {:ok, Run.put_context(run, context)}
+    else
+      _nothing_to_leave_out -> :error
+    end
+  end
+
+  defp ask_by_tool(run, reason) do
+    with {:ok, output} <- Output.after_refusal(run.output, reason) do
+      tools = Output.offer(output, run.offered_tools)
+      {:ok, %{run | output: output, offered_tools: tools, noted?: false}}
     end
   end
 

@@ -16,7 +16,8 @@ defmodule AshAgent.Runtime.Options do
              "the type of the answer. The result's `output` is a value of it, see above. Defaults to text."},
             {:output_mode, {:in, [:auto, :native, :tool, :text]}, [default: :auto],
              "how a typed answer is asked for: by the provider's own field, by a tool, or in the system prompt. `:auto` takes the " <>
-               "first of these that the schema, the model and the tools allow. The same mode and schema hold for the whole run."},
+               "first of these that the schema, the model and the tools allow. The same mode and schema hold for the whole run, unless the " <>
+               "provider refuses the schema: then `:auto` goes on with the tool, and the result's `output_note` says so."},
             {:max_retries, :non_neg_integer, [default: 2],
              "how often the model is asked again, with the errors, when its typed answer does not fit. Each attempt is an iteration of " <>
                "the conversation and is paid for."},

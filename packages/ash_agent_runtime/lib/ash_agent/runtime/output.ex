@@ -14,10 +14,11 @@ defmodule AshAgent.Runtime.Output do
   #   * `note` - the reason why it is not native, in words, or `nil`
   #   * `fields` - the fields of a native request
   #   * `strict?` - the provider holds its model to the schema
+  #   * `forced?` - no other way may be taken
   #   * `max_retries`, `retries` - how often the model may be asked again, and has been
   #   * `hide_retries?` - the view shows the answer without the attempts before it
   @enforce_keys [:type, :mode, :max_retries, :hide_retries?]
-  defstruct @enforce_keys ++ [note: nil, fields: nil, strict?: false, retries: 0]
+  defstruct @enforce_keys ++ [note: nil, fields: nil, strict?: false, forced?: false, retries: 0]
 
   # These providers promise that an answer fits.
   @strict [:openai_chat, :openai_responses, :anthropic, :bedrock, :mistral]
@@ -41,7 +42,8 @@ defmodule AshAgent.Runtime.Output do
   defp choose(mode, output, llm, tools) do
     case constrain(output.type, llm, beside_tools?: tools != [], forced?: mode == :native) do
       {:ok, fields} ->
-        %{output | mode: :native, fields: fields, strict?: LLM.provider(llm) in @strict}
+        strict? = LLM.provider(llm) in @strict
+        %{output | mode: :native, fields: fields, strict?: strict?, forced?: mode == :native}
 
       {:error, words} when mode == :native ->
         raise ArgumentError, "the :output cannot be asked for with output_mode: :native: #{words}"
@@ -64,6 +66,26 @@ defmodule AshAgent.Runtime.Output do
   end
 
   defp constrain(_type, _function, _how), do: {:error, "it needs a client of this package"}
+
+  # The limits of providers are not all known, and what stands behind a gateway is not either.
+  @schema_words ~r/schema|grammar|structured.?output|(response|output).?(format|config)|text\.?format/i
+
+  @doc """
+  Returns the output of the same run with a tool, if the provider refused the request because of its schema, or `:error`. That happens
+  once: the tool's schema is not enforced.
+  """
+  def after_refusal(%__MODULE__{mode: :native, forced?: false} = output, {:llm_error, error}) do
+    with %LLM.Error{kind: :invalid_request, provider_message: words} when is_binary(words) <-
+           error,
+         true <- words =~ @schema_words do
+      note = "the provider refused its schema, see AshAgent.Context.Audit.failures/1"
+      {:ok, %{output | mode: :tool, fields: nil, strict?: false, note: note}}
+    else
+      _another_failure -> :error
+    end
+  end
+
+  def after_refusal(_output, _reason), do: :error
 
   @doc "The tools that the model is offered, with that of the answer."
   def offer(%__MODULE__{mode: :tool, type: type}, tools),

@@ -121,5 +121,55 @@ defmodule AshAgent.Runtime.OutputMatrixTest do
                  do: {mode, damage, expected(@provider, mode, damage)}
                )
     end
+
+    test "#{provider}, #{if stream, do: "streamed", else: "whole"}: a schema that the provider refuses goes by a tool, once" do
+      answer = answer(:tool, @damages[:none])
+      ask = &refused(@provider, @stream, &1, &2)
+
+      words = [
+        "Invalid schema for response_format 'answer': In context=(), 'type' is missing",
+        "The compiled grammar is too large",
+        "The specified schema produces a constraint that has too many states for serving.",
+        "output_config.format: Extra inputs are not permitted"
+      ]
+
+      for words <- words do
+        assert {{:ok, result}, [first, second]} = ask.([words, answer], :auto)
+        assert {result.output, result.output_mode} == {@value, :tool}
+        assert result.output_note =~ "refused its schema"
+
+        assert [%{kind: :invalid_request, message: ^words}] =
+                 Context.Audit.failures(result.context)
+
+        assert %{fields: %{"output" => %{"mode" => "tool"}}} =
+                 Context.Audit.get_request(result.context, 1)
+
+        refute inspect(first) =~ "submit_answer"
+        assert inspect(second, limit: :infinity, printable_limit: :infinity) =~ "submit_answer"
+      end
+
+      [words | _] = words
+      assert {{:error, error}, [_, _]} = ask.([words, words], :auto)
+      assert %LLM.Error{kind: :invalid_request} = error |> Map.fetch!(:reason) |> elem(1)
+      assert {{:error, _}, [_]} = ask.([words, answer], :native)
+      assert {{:error, _}, [_]} = ask.(["messages.0: image is too small", answer], :auto)
+    end
+  end
+
+  defp refused(provider, stream, script, mode) do
+    refuse = &Context.JSON.encode(%{"error" => %{"message" => &1}, "message" => &1})
+    headers = [{"content-type", "application/json"}]
+
+    script =
+      for one <- script,
+          do: if(is_binary(one), do: {:raw, 400, headers, [refuse.(one)]}, else: one)
+
+    id = make_ref()
+    server = start_supervised!({Server, script: script, provider: provider}, id: id)
+    opts = [llm: client(provider, server), output: @output, output_mode: mode, stream: stream]
+    reply = Runtime.run(Context.new("What was ordered?"), opts)
+    requests = Server.requests(server)
+    stop_supervised!(id)
+    {reply, for(request <- requests, do: request.body)}
   end
 end
