@@ -13,6 +13,7 @@ mod addresses;
 mod approvals;
 mod asked;
 mod beside;
+mod bound;
 mod changes;
 #[path = "../../../fuzz/checks/lib.rs"]
 mod checks;
