@@ -40,7 +40,11 @@ defmodule AshAgent.Context.CheckedThinkingTest do
 
   for noted <- [[], [requested_at: @at, at: @at]] do
     test "thinking that was made on the changed view stays, with #{inspect(noted)}" do
-      context = start() |> answer("a", unquote(Macro.escape(noted))) |> answer("b", unquote(Macro.escape(noted)))
+      context =
+        start()
+        |> answer("a", unquote(Macro.escape(noted)))
+        |> answer("b", unquote(Macro.escape(noted)))
+
       hidden = View.hide(context, 1..1)
       assert {signatures(hidden), dropped(hidden)} == {[], 1}
       later = answer(hidden, "c", unquote(Macro.escape(noted)))
