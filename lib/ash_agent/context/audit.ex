@@ -140,6 +140,8 @@ defmodule AshAgent.Context.Audit do
     * `read`, `written`, `new` - how many of them will be read from the cache, written to it, and neither
     * `breaks` - why not all that the last request left in the cache is read: the cause, the first iteration that it changes (`nil` before all
       of them), and the tokens that it costs
+    * `dropped_thinking` - the tokens of thinking that the last request or its answer had, and that this one has to leave out, since the
+      model takes its thinking only behind what that was made on, see [Thinking that is checked](requests.html#thinking-that-is-checked)
     * `cost` - what the request costs without its answer, in 10^-12 US dollars; `nil` without a price
   """
   @type forecast :: %{
@@ -152,6 +154,7 @@ defmodule AshAgent.Context.Audit do
           breaks: [
             %{cause: cause(), iteration: pos_integer() | nil, tokens: non_neg_integer()}
           ],
+          dropped_thinking: non_neg_integer(),
           cost: non_neg_integer() | nil
         }
 

@@ -37,6 +37,7 @@ use crate::log::tally::Tallies;
 use crate::log::{Log, Stamp};
 use crate::value::time::Time;
 use crate::value::{Map, Value};
+use crate::view::checking::Checking;
 use crate::view::masks::Masks;
 use crate::view::View;
 
@@ -157,8 +158,12 @@ impl Context {
         };
         let calls = ToolCall::read_all(calls, place)?;
         let message = Message::new(Role::Assistant, content, calls, stamp.metadata);
+        let is_checked = Checking::any(&message, false);
         next.log.append(message);
         next.log.updated_at = stamp.at;
+        if is_checked {
+            next.note_made_on(place.iteration);
+        }
         Ok(next)
     }
 
@@ -313,6 +318,7 @@ impl Context {
     pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
         let system = Content::from_value(prompt, Place::System)?;
         Ok(self.changed(at, |next| {
+            next.note_old_system();
             next.log.set_system(system);
             next.show_system();
             next.grown();

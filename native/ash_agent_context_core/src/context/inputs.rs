@@ -1,5 +1,6 @@
 //! The inputs of past requests: the views, the fields besides the messages, and the tools.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -118,6 +119,21 @@ impl Inputs {
             (Some(digest), Some(masks)) if *digest == digest_masks(masks) => Some(Some(masks)),
             _ => None,
         }
+    }
+
+    /// Returns the iterations since which any of the inputs was used that stand before an answer.
+    pub fn starts(&self) -> BTreeSet<u64> {
+        let noted = [&self.fields, &self.tools, &self.systems, &self.masks];
+        let noted = noted.into_iter().flat_map(Since::starts);
+        noted.chain(self.views.starts()).collect()
+    }
+
+    /// Returns the digest of a system prompt, which is mostly the one that was noted last.
+    pub fn digest_of(&self, system: Option<&Arc<Message>>) -> Value {
+        let last = self.systems.of(u64::MAX).map(|(_, last)| last.clone());
+        let is_last = system.is_some() && is_one(self.last_system.as_ref(), system);
+        let known = last.filter(|_| is_last);
+        known.unwrap_or_else(|| digest(system.map(|system| &**system)))
     }
 
     /// Notes the view of an iteration's request, the digest of its masks, and that of its system prompt.
@@ -255,6 +271,11 @@ pub(crate) fn hash_tools(tools: Value) -> Value {
         Value::Map(Map::new(name.into_iter().chain([digest]).collect()))
     });
     Value::List(hashed.collect())
+}
+
+/// Returns whether two notes are of the same tools; either may have digests.
+pub(crate) fn is_same_tools(one: &Value, other: &Value) -> bool {
+    one == other || hash_tools(one.clone()) == *other || *one == hash_tools(other.clone())
 }
 
 /// Changes the values of a map; anything else stays as it is.

@@ -60,6 +60,17 @@ impl<T: Noted> Since<T> {
         Some((*since, value))
     }
 
+    /// Returns the value of an iteration, or the first one if that was noted later.
+    pub fn of_or_first(&self, number: u64) -> Option<&T> {
+        let own = self.of(number).map(|(_, value)| value);
+        own.or_else(|| self.values().next())
+    }
+
+    /// Returns the iterations since which the values were used.
+    pub fn starts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.values.keys().copied()
+    }
+
     /// Returns the value that is noted with an iteration, where it differs from the one before.
     pub fn at(&self, number: u64) -> Option<&T> {
         self.values.get(&number).map(|value| &**value)

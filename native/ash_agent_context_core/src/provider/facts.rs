@@ -67,6 +67,10 @@ pub(crate) struct Facts {
     /// Returns its own diagnosis of a cache miss, from the other fields of its answer. `true`: it was asked to compare.
     pub diagnose: fn(Option<&Map>, bool) -> Option<Diagnosis>,
 
+    /// Returns whether a model refuses thinking that it sees behind anything else than when it was made: another system prompt,
+    /// other tools, or other messages.
+    pub checks_thinking: Option<fn(&str) -> bool>,
+
     /// The part of JSON Schema that it enforces.
     pub subset: &'static Subset,
     /// Returns whether a model is known to enforce a schema; `true` if the request has tools, too.

@@ -291,6 +291,11 @@ impl<'o> Writer<'o> {
 
     /// Returns the form in which thinking, or a block in its place, is sent. `is_own`: it goes back as it came.
     pub fn place_thinking<'a>(&mut self, is_own: bool, part: &'a Part) -> Thought<'a> {
+        if part.withheld {
+            let text = part.kind.thoughts().map(|bytes| letters::utf8(bytes));
+            self.report_change(ChangeKind::DroppedThinking, text.unwrap_or_default(), None);
+            return Thought::Nothing;
+        }
         match &part.kind {
             PartKind::RedactedThinking(data) if is_own => Thought::Redacted(data),
             PartKind::RedactedThinking(_) => {
@@ -320,6 +325,7 @@ impl<'o> Writer<'o> {
     pub fn says(&self, part: &Part) -> bool {
         match &part.kind {
             PartKind::Text(bytes) => !letters::is_blank(&letters::utf8(bytes)),
+            PartKind::Thinking(_) if part.withheld => false,
             PartKind::Thinking(bytes) => {
                 self.options.thinking == Thinking::Text && !letters::is_blank(&letters::utf8(bytes))
             }
@@ -554,7 +560,7 @@ pub fn is_own_thinking(part: &Part, out: &Writer<'_>) -> bool {
         }
         kind => kind.is_thinking(),
     };
-    is_whole && part.is_of(out.options)
+    is_whole && !part.withheld && part.is_of(out.options)
 }
 
 /// Returns the texts of content that can only be texts, such as a system prompt.

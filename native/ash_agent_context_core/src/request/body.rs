@@ -11,6 +11,7 @@ use crate::log::message::Message;
 use crate::log::piece::{Piece, Shape};
 use crate::value::{steps, Size};
 use crate::view::change::{Change, ChangeKind};
+use crate::view::checking::Unbound;
 use crate::view::rendering::Rendering;
 use crate::view::Stretch;
 
@@ -63,6 +64,8 @@ pub(crate) struct Body<'a, 'o> {
     steps: usize,
     /// The bytes that may still be copied into larger pieces.
     pub(super) left_to_join: usize,
+    /// True if all thinking is sent, whatever it was made on.
+    pub(super) is_unchecked: bool,
 }
 
 /// The state of a list before an iteration.
@@ -108,6 +111,15 @@ impl<'a, 'o> Body<'a, 'o> {
             left: options.most,
             steps: options.steps,
             left_to_join: options.most.max(JOINED),
+            is_unchecked: false,
+        }
+    }
+
+    /// Returns a body with all thinking, whatever that was made on.
+    pub fn unchecked(context: &'a Context, options: &'o Options<'o>) -> Self {
+        Self {
+            is_unchecked: true,
+            ..Self::new(context, options)
         }
     }
 
@@ -187,7 +199,11 @@ impl<'a, 'o> Body<'a, 'o> {
     fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         let behind = self.behind.unwrap_or_default();
-        let looks = self.context.sent_looks(self.options);
+        let unbound = match self.is_unchecked {
+            true => Unbound::default(),
+            false => self.context.find_unbound(self.options)?,
+        };
+        let looks = self.context.sent_looks(self.options, unbound);
         let from = self.first.max(behind);
         let mut steps = self.context.stretches(from, u64::MAX);
         while let Some(stretch) = steps.next() {
@@ -199,9 +215,9 @@ impl<'a, 'o> Body<'a, 'o> {
                 Stretch::Iteration(iteration, rendering) => {
                     // The last iteration that is shown as those before it, with nothing between them.
                     let covered = steps.next_cover().unwrap_or(current);
-                    let until = match looks.split {
-                        Some(_) => iteration.number,
-                        None => covered.min(current).saturating_sub(1),
+                    let until = match looks.split.is_some() || !looks.unbound.is_empty() {
+                        true => iteration.number,
+                        false => covered.min(current).saturating_sub(1),
                     };
                     let rendering = looks.of(iteration, rendering);
                     let added = self.add_iteration(iteration, rendering, until)?;

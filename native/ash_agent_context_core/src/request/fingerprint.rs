@@ -60,7 +60,9 @@ impl Context {
         // The messages come first: their encodings are put together then.
         let items = self.list_sent_items(number, options)?;
         let known = self.inputs.beginning.as_deref();
-        let known = known.filter(|known| self.begins_with(known, options));
+        // What is left out may depend on what comes later.
+        let is_whole = self.find_unbound(options)?.is_empty();
+        let known = known.filter(|known| is_whole && self.begins_with(known, options));
         let body = Body::new(self, options);
         let (whole, reached) = body.digest(known)?;
         let looks = known.map_or_else(
@@ -74,6 +76,7 @@ impl Context {
         }
         let mut next = self.clone();
         next.inputs_mut().sent.note(number, Value::text(&note));
+        let reached = reached.filter(|_| is_whole);
         let beginning = reached.and_then(|reached| self.beginning(reached, options, looks));
         next.inputs_mut().beginning = beginning.map(Arc::new);
         next.weigh_view();

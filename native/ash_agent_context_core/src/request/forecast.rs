@@ -38,6 +38,8 @@ pub struct Forecast {
     pub fresh: u64,
     /// The parts of the last request that will not be read, with the reasons, in the order of the request.
     pub breaks: Vec<ExpectedBreak>,
+    /// The tokens of the model's thinking that the last request had or that came since, and that it has to do without.
+    pub dropped_thinking: u64,
     /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
 }
@@ -93,6 +95,7 @@ impl Context {
         let mut forecast = Forecast {
             bytes: next.iter().map(Slice::len).sum(),
             tokens: self.count_tokens(None),
+            dropped_thinking: self.count_lost_thinking(options)?,
             ..Forecast::default()
         };
         let entry = self.last_answer().map(|(_, entry)| entry);

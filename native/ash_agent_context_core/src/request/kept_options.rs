@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
 use crate::provider::options::{Dialect, Known, Options, SystemRole, Thinking};
-use crate::value::{Map, Value};
+use crate::value::Map;
 
 /// The key for options in the note of a request's fields; only those that are not the defaults are there.
 const OPTIONS: &str = "request";
@@ -35,15 +35,21 @@ impl Context {
         let role = text(noted, "system_role").and_then(SystemRole::from_name);
         options.system_role = role.unwrap_or(options.system_role);
         options.dialect = text(noted, "dialect").and_then(Dialect::from_name);
-        options.from = noted.get_named("since").and_then(Value::as_count);
-        let most = noted
-            .get_named("max_result_bytes")
-            .and_then(Value::as_count);
-        options.max_result_bytes = most.and_then(|most| usize::try_from(most).ok());
+        (options.from, options.max_result_bytes) = self.noted_range(iteration.number);
         let response = text(noted, "previous_response_id").map(Known::Response);
         let conversation = text(noted, "conversation").map(Known::Conversation);
         options.known = response.or(conversation).unwrap_or(options.known);
         Some(options)
+    }
+
+    /// Returns the first iteration that a request sent and the most bytes of its results, if these are noted.
+    pub(super) fn noted_range(&self, number: u64) -> (Option<u64>, Option<usize>) {
+        let fields = self.inputs.fields.of(number);
+        let fields = fields.and_then(|(_, fields)| fields.as_map());
+        let noted = fields.and_then(|fields| fields.get_named(OPTIONS)?.as_map());
+        let count = |name| noted?.get_named(name)?.as_count();
+        let most = count("max_result_bytes").and_then(|most| usize::try_from(most).ok());
+        (count("since"), most)
     }
 }
 

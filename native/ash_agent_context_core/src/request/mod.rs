@@ -8,6 +8,7 @@
 //! slices, each a part of a piece or of an imported text; cache marks cut it into the segments that are sent.
 
 mod body;
+mod bound;
 mod cost;
 pub mod fingerprint;
 pub mod forecast;
@@ -29,6 +30,7 @@ use crate::log::served::SplitPairs;
 use crate::provider::facts::Rule;
 use crate::value::json::AsJson;
 use crate::value::{structs, Map, Value};
+use crate::view::checking::Unbound;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
 use crate::view::View;
@@ -175,11 +177,12 @@ impl Context {
     }
 
     /// Returns the looks of the iterations in a request.
-    fn sent_looks(&self, options: &Options<'_>) -> SentLooks<'_> {
+    fn sent_looks(&self, options: &Options<'_>, unbound: Unbound) -> SentLooks<'_> {
         SentLooks {
             most: options.max_result_bytes.unwrap_or(usize::MAX),
             // There are hardly ever any, so they are looked up once for all iterations.
             split: self.log.split_pairs(),
+            unbound,
             pairs: Pairs {
                 log: &self.log,
                 covers: self.view().map(|view| &view.covers),
@@ -196,6 +199,7 @@ impl Context {
 struct SentLooks<'a> {
     most: usize,
     split: Option<&'a SplitPairs>,
+    unbound: Unbound,
     pairs: Pairs<'a>,
 }
 
@@ -204,6 +208,7 @@ impl<'a> SentLooks<'a> {
         let met = self.split.filter(|split| split.meet(iteration.number));
         Rendering {
             pairs: met.map(|_| self.pairs),
+            unbound: self.unbound.of(iteration.number),
             ..rendering.at_most(self.most)
         }
     }

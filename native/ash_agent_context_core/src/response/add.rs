@@ -12,6 +12,7 @@ use crate::log::reply::{Finish, Reply};
 use crate::log::Stamp;
 use crate::value::time::Time;
 use crate::value::Value;
+use crate::view::checking::Checking;
 
 use super::{Response, State};
 
@@ -112,14 +113,13 @@ impl Context {
         };
         let message =
             Message::new(Role::Assistant, said.content, calls, stamp.metadata).with_reply(reply);
+        let is_checked = Checking::any(&message, false);
         log.append_answered(message, exchange);
         log.updated_at = stamp.at;
         let mut next = self.with(log);
-        if times.requested_at.is_some() {
-            let (number, view) = (place.iteration, self.view.clone());
-            next.inputs_mut()
-                .note(number, view, self.log.system.as_ref());
-            next.weigh_view();
+        // Thinking may have to be left out later, if the next request is made of anything else.
+        if times.requested_at.is_some() || is_checked {
+            next.note_made_on(place.iteration);
         }
         if let Some(report) = response.report() {
             next = next.add_report(&report, stamp.at)?;

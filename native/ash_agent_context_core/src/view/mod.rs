@@ -4,6 +4,7 @@
 //! and rules for the looks of results and texts.
 
 pub mod change;
+pub(crate) mod checking;
 pub mod count;
 pub mod cover;
 pub mod excerpt;

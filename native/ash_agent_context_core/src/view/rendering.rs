@@ -13,12 +13,16 @@ use crate::value::letters;
 use crate::value::word::words;
 use crate::value::Value;
 use crate::view::change::{Change, ChangeKind};
+use crate::view::checking::Checking;
 use crate::view::masks::Masks;
 use crate::view::note;
 use crate::view::pairs::Pairs;
 use crate::view::pins::{Pin, Pins};
 use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::texts::output_text;
+
+/// Distinguishes encodings without the model's thinking.
+const UNBOUND: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The look of one iteration's messages.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +40,8 @@ pub struct Rendering<'a> {
     /// The range of messages that are sent; given if the iteration has halves of pairs whose other halves are in other
     /// messages.
     pub(crate) pairs: Option<Pairs<'a>>,
+    /// Given if the model's thinking is left out, since it was made behind something else.
+    pub(crate) unbound: Option<Checking>,
     /// A shortened text says how to get it back.
     pub(crate) recall: bool,
     /// The number of the iteration.
@@ -123,6 +129,7 @@ impl<'a> Rendering<'a> {
         masks: None,
         pins: None,
         pairs: None,
+        unbound: None,
         recall: false,
         iteration: 0,
         before: 0,
@@ -143,12 +150,14 @@ impl<'a> Rendering<'a> {
 
     /// Returns true if everything looks as in the log, given that no result is longer than this.
     pub(crate) fn is_plain(&self, longest: usize) -> bool {
-        self.cleared == 0 && self.masks.is_none() && self.pairs.is_none() && longest <= self.most
+        let is_whole = self.pairs.is_none() && self.unbound.is_none();
+        self.cleared == 0 && self.masks.is_none() && is_whole && longest <= self.most
     }
 
     /// Returns a key for the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
-        self.key(iteration.count_calls(), iteration.longest)
+        let key = self.key(iteration.count_calls(), iteration.longest);
+        self.unbound.map_or(key, |_| key.rotate_left(1) ^ UNBOUND)
     }
 
     /// Returns such a key for the results of a message.
@@ -160,10 +169,12 @@ impl<'a> Rendering<'a> {
     pub(crate) fn key_of_message(&self, message: &Message) -> u64 {
         // A key of masks is never 0.
         let masks = self.masks.map_or(0, |masks| masks.key | 1);
-        match self.pairs.and_then(|pairs| pairs.key(message)) {
+        let key = match self.pairs.and_then(|pairs| pairs.key(message)) {
             None => masks,
             Some(pairs) => (masks.rotate_left(1) ^ pairs) | 1,
-        }
+        };
+        let lacks = self.unbound.filter(|checking| checking.binds_any(message));
+        lacks.map_or(key, |_| (key.rotate_left(1) ^ UNBOUND) | 1)
     }
 
     fn key(&self, slots: usize, longest: usize) -> u64 {
@@ -212,6 +223,11 @@ impl<'a> Rendering<'a> {
     /// Returns the message as it looks; `None` if that is as in the log.
     pub(crate) fn message(&self, message: &Message) -> Option<Message> {
         let whole = self.pairs.and_then(|pairs| pairs.message(message));
+        let unbound = self.unbound.and_then(|checking| {
+            let message = whole.as_ref().unwrap_or(message);
+            checking.withhold(message)
+        });
+        let whole = unbound.or(whole);
         let Some(masks) = self.masks else {
             return whole;
         };
@@ -255,6 +271,7 @@ impl<'a> Rendering<'a> {
         // Pairs are reported where they are written.
         let alone = Self {
             pairs: None,
+            unbound: None,
             ..*self
         };
         let shown = alone.message(message)?;

@@ -12,6 +12,7 @@ mod account;
 mod addresses;
 mod approvals;
 mod beside;
+mod bound;
 mod changes;
 #[path = "../../../fuzz/checks/lib.rs"]
 mod checks;

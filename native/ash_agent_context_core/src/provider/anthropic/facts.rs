@@ -3,7 +3,7 @@
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{
-    claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
+    claude_checks_thinking, claude_version, object, CLAUDE, CLAUDE_CACHE, STAND_IN_TEXT,
 };
 use crate::provider::facts::{
     is_any, is_plain_name, kind_of, named, Diagnosis, Facts, Fallback, OwnHalf, Rule,
@@ -54,6 +54,7 @@ pub(crate) const FACTS: Facts = Facts {
         _ => ",\"cache_control\":{\"type\":\"ephemeral\"}",
     },
     diagnose,
+    checks_thinking: Some(claude_checks_thinking),
     subset: &CLAUDE,
     constrains: |model, _| claude_version(model).is_some_and(|version| version >= (4, 5)),
     // As anthropic 2.12.0 writes it.

@@ -2,7 +2,9 @@
 
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
-use crate::provider::dialect::facts::{claude_version, object, CLAUDE, CLAUDE_CACHE};
+use crate::provider::dialect::facts::{
+    claude_checks_thinking, claude_version, object, CLAUDE, CLAUDE_CACHE,
+};
 use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, Rule};
 use crate::value::letters::is_dotted;
 use crate::value::{json, Map, Value};
@@ -54,6 +56,7 @@ pub(crate) const FACTS: Facts = Facts {
         _ => ",{\"cachePoint\":{\"type\":\"default\"}}",
     },
     diagnose: |_, _| None,
+    checks_thinking: Some(claude_checks_thinking),
     subset: &CLAUDE,
     constrains: |model, beside_tools| {
         !beside_tools && claude_version(model).is_some_and(|version| version >= (4, 5))

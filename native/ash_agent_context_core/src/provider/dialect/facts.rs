@@ -45,6 +45,7 @@ pub(crate) const CHAT: Facts = Facts {
     cache: OPENAI_CACHE,
     cache_mark: openai_breakpoint,
     diagnose: |_, _| None,
+    checks_thinking: None,
     subset: &STRICT,
     constrains: |model, _| is_strict_gpt(model),
     constraint: response_format,
@@ -157,6 +158,35 @@ pub(crate) fn claude_version(model: &str) -> Option<(u32, u32)> {
     // A number of three or more digits is a date.
     let minor = numbers.next().filter(|minor| *minor < 100).unwrap_or(0);
     Some((major, minor))
+}
+
+/// The first versions of the families of Claude that check thinking, from Anthropic's guide to preserved thinking.
+const CHECKING: [(&str, (u32, u32)); 6] = [
+    ("opus", (5, 5)),
+    ("sonnet", (5, 5)),
+    ("haiku", (5, 5)),
+    ("fable", (5, 1)),
+    ("mythos", (5, 1)),
+    ("instant", (5, 1)),
+];
+
+/// Returns whether a Claude checks what stands before its thinking. A family that is not known yet is newer than those which do not.
+pub(crate) fn claude_checks_thinking(model: &str) -> bool {
+    let Some((_, name)) = model.split_once("claude-") else {
+        return false;
+    };
+    let known = CHECKING.iter().find(|(family, _)| name.contains(family));
+    match (known, claude_version(model)) {
+        (Some((_, first)), Some(version)) => version >= *first,
+        // `claude-2.1`, `claude-v2:1`
+        (None, Some(version)) if !name.starts_with(is_family) => version >= (5, 1),
+        _ => true,
+    }
+}
+
+/// Returns whether a name begins with a letter, and not with the `v` of a version.
+fn is_family(letter: char) -> bool {
+    letter.is_ascii_alphabetic() && letter != 'v'
 }
 
 /// Returns whether a model of OpenAI takes `strict`, as all from GPT-4o on do.

@@ -64,6 +64,7 @@ pub(crate) const FACTS: Facts = Facts {
     cache: Cache::Unknown,
     cache_mark: |_| "",
     diagnose: |_, _| None,
+    checks_thinking: None,
     subset: &Subset {
         bounds: "minimum maximum minItems maxItems",
         formats: "date date-time time",

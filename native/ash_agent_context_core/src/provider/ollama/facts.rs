@@ -17,6 +17,7 @@ pub(crate) const FACTS: Facts = Facts {
     takes_block: |place, _| place != Place::Result,
     cache: Cache::Unknown,
     cache_mark: |_| "",
+    checks_thinking: None,
     subset: &WHOLE,
     // Beside tools, a schema keeps the model from calling them.
     constrains: |_, beside_tools| !beside_tools,

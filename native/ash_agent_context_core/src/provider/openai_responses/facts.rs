@@ -59,6 +59,7 @@ pub(crate) const FACTS: Facts = Facts {
                 .and_then(Value::as_count),
         })
     },
+    checks_thinking: None,
     subset: &STRICT,
     constrains: |model, _| is_strict_gpt(model),
     // As openai 3.54.0 writes it.

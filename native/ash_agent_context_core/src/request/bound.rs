@@ -1,0 +1,215 @@
+//! Which thinking a request has to do without: models that check it refuse it behind another system prompt, other tools or other
+//! messages than those it was made on.
+//!
+//! The notes of requests say what an answer was made on. Where nothing is noted, as in an import, that is the log as it is. Equal
+//! inputs leave out the same thinking, so requests are compared with all of theirs. Masks are not kept with notes: thinking that was
+//! made under others is left out, whatever they met.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::context::inputs::{digest_masks, is_same_tools};
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::exchange::Entry;
+use crate::log::iteration::Iteration;
+use crate::provider::options::Options;
+use crate::request::body::Body;
+use crate::request::fingerprint::is_all;
+use crate::request::slice::{compare, Slice};
+use crate::tokens::Method;
+use crate::value::Value;
+use crate::view::checking::{Checking, Unbound};
+use crate::view::{Stretch, View};
+
+/// What the answers of some iterations were made on, beside the log.
+struct Epoch<'a> {
+    first: u64,
+    last: u64,
+    view: Option<&'a Arc<View>>,
+    from: Option<u64>,
+    max_result_bytes: Option<usize>,
+    /// The system prompt, the tools or the masks are others than those of the next request.
+    is_foreign: bool,
+}
+
+impl Context {
+    /// Returns the iterations whose thinking the next request has to do without.
+    pub(super) fn find_unbound(&self, options: &Options<'_>) -> Result<Unbound, Error> {
+        if Checking::of(options.provider, options.model).is_none() {
+            return Ok(Unbound::default());
+        }
+        let system = self.inputs.digest_of(self.log.system.as_ref());
+        self.find_unbound_behind(system, options)
+    }
+
+    /// Returns the same for a request with a system prompt that has this digest.
+    fn find_unbound_behind(&self, system: Value, options: &Options<'_>) -> Result<Unbound, Error> {
+        let Some(checking) = Checking::of(options.provider, options.model) else {
+            return Ok(Unbound::default());
+        };
+        // Elements that go back as they were imported may be written otherwise as soon as anything is shown otherwise.
+        let anew = Options {
+            cache: true,
+            ..options.clone()
+        };
+        let mut now = None;
+        let mut found = HashSet::new();
+        for epoch in self.epochs(system) {
+            if self.is_asked_alike(&epoch, options) {
+                continue;
+            }
+            let stretches = self.stretches(epoch.first, epoch.last);
+            let shown = stretches.filter_map(|stretch| match stretch {
+                Stretch::Iteration(iteration, _) => Some(iteration),
+                Stretch::Cover(..) => None,
+            });
+            let thinking = shown.filter(|iteration| checking.binds_any_of(iteration));
+            let thinking: Vec<&Iteration> = thinking.collect();
+            if epoch.is_foreign {
+                found.extend(thinking.iter().map(|iteration| iteration.number));
+                continue;
+            }
+            let (mut valid, mut end) = (0, thinking.len());
+            // What stands before an answer is the same as before each earlier one.
+            while valid < end {
+                let middle = valid.midpoint(end);
+                let Some(iteration) = thinking.get(middle) else {
+                    break;
+                };
+                let next = match now.take() {
+                    Some(next) => next,
+                    None => Body::unchecked(self, &anew).lay_out()?.0,
+                };
+                let holds = self.still_begins(iteration, &epoch, &anew, &next)?;
+                now = Some(next);
+                match holds {
+                    true => valid = middle + 1,
+                    false => end = middle,
+                }
+            }
+            let lost = thinking.get(valid..).unwrap_or_default();
+            found.extend(lost.iter().map(|iteration| iteration.number));
+        }
+        Ok(Unbound::new(checking, found))
+    }
+
+    /// Returns the tokens of the thinking that the next request has to do without, and that the last one did not leave out.
+    pub(super) fn count_lost_thinking(&self, options: &Options<'_>) -> Result<u64, Error> {
+        let next = self.find_unbound(options)?;
+        if next.is_empty() {
+            return Ok(0);
+        }
+        let last = self.last_answer().map(|(last, _)| last);
+        let asked = last.and_then(|last| Some((last.number, self.as_asked(last, false)?)));
+        let before = match &asked {
+            Some((number, context)) => context.find_unbound_of(*number, options)?,
+            None => Unbound::default(),
+        };
+        let lost = next
+            .numbers()
+            .filter(|(number, _)| before.of(*number).is_none());
+        let lost = lost.filter_map(|(number, checking)| {
+            let entries = self.log.get_numbered(number)?.entries();
+            let bound = entries.filter(|entry| checking.binds_any(&entry.message));
+            Some(
+                bound
+                    .map(|entry| entry.message.count(Method::Estimate).thinking)
+                    .sum::<u64>(),
+            )
+        });
+        Ok(lost.sum())
+    }
+
+    /// Returns the iterations whose thinking the request of an iteration had to do without, with what was noted of that request.
+    fn find_unbound_of(&self, number: u64, options: &Options<'_>) -> Result<Unbound, Error> {
+        let (from, max_result_bytes) = self.noted_range(number);
+        let options = Options {
+            from,
+            max_result_bytes,
+            ..options.clone()
+        };
+        let system = self
+            .inputs
+            .systems
+            .of(number)
+            .map(|(_, system)| system.clone());
+        let system = system.unwrap_or_else(|| self.inputs.digest_of(self.log.system.as_ref()));
+        self.find_unbound_behind(system, &options)
+    }
+
+    /// Returns the ranges of iterations whose requests had the same inputs, oldest first.
+    fn epochs(&self, system: Value) -> impl Iterator<Item = Epoch<'_>> {
+        let inputs = &self.inputs;
+        let mut starts = inputs.starts();
+        starts.insert(self.first_number());
+        let starts: Vec<u64> = starts.into_iter().collect();
+        let end = self.current_iteration();
+        let ends = starts.iter().skip(1).map(|next| next.saturating_sub(1));
+        let ends: Vec<u64> = ends.chain([end]).collect();
+        let next = self.next_number();
+        let tools = inputs.tools.of(next).map(|(_, tools)| tools);
+        let masks = self.view().and_then(View::masks).map(digest_masks);
+        starts
+            .into_iter()
+            .zip(ends)
+            .filter(|(first, last)| first <= last)
+            .map(move |(first, last)| {
+                let noted = inputs.systems.of_or_first(first);
+                let is_noted = inputs.systems.of(first).is_some();
+                let own_tools = inputs.tools.of_or_first(first);
+                let other_system = noted.is_some_and(|noted| *noted != system);
+                let other_tools = own_tools
+                    .zip(tools)
+                    .is_some_and(|(own, tools)| !is_same_tools(own, tools));
+                let own_masks = inputs.masks_of(first).filter(|_| is_noted);
+                let other_masks = own_masks != masks.as_ref();
+                let (from, max_result_bytes) = self.noted_range(first);
+                Epoch {
+                    first,
+                    last,
+                    view: inputs.of(first).and_then(|(_, view)| view),
+                    from,
+                    max_result_bytes,
+                    is_foreign: other_system || other_tools || other_masks,
+                }
+            })
+    }
+
+    /// Returns whether an epoch's requests surely had what the next one has.
+    fn is_asked_alike(&self, epoch: &Epoch<'_>, options: &Options<'_>) -> bool {
+        let is_same_view = match (epoch.view, &self.view) {
+            (None, None) => true,
+            (Some(own), Some(next)) => Arc::ptr_eq(own, next),
+            _ => false,
+        };
+        is_same_view
+            && !epoch.is_foreign
+            && epoch.from == options.from
+            && epoch.max_result_bytes == options.max_result_bytes
+    }
+
+    /// Returns whether all that stood before an iteration's last answer stands at the beginning of the next request.
+    fn still_begins(
+        &self,
+        iteration: &Iteration,
+        epoch: &Epoch<'_>,
+        options: &Options<'_>,
+        next: &[Slice<'_>],
+    ) -> Result<bool, Error> {
+        let number = i64::try_from(iteration.number).unwrap_or(i64::MAX);
+        let mut log = self.log.rewind(number)?;
+        let before = iteration.entries().rposition(Entry::is_model);
+        log.keep_entries(before.unwrap_or_default());
+        let then = self.shown_as_asked(log, iteration.number, epoch.view);
+        let options = Options {
+            from: epoch.from,
+            max_result_bytes: epoch.max_result_bytes,
+            ..options.clone()
+        };
+        let (then, _) = Body::unchecked(&then, &options).lay_out()?;
+        let bytes = then.iter().map(Slice::len).sum();
+        let (same, _) = compare(&then, next);
+        Ok(is_all(bytes, same))
+    }
+}
