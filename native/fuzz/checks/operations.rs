@@ -530,14 +530,14 @@ impl Given {
             Status::Error
         };
         match &self.output {
-            Content::Parts(parts) if self.is_ok && !parts.is_empty() => Answer::Parts(parts.len()),
+            Content::Parts(parts) if !parts.is_empty() => Answer::Parts(parts.len()),
             other => Answer::Value(status, other.value()),
         }
     }
 
     /// Whether it may be refused, or be something else than the model says.
     fn is_wild(&self) -> bool {
-        self.is_ok && self.output.is_wild()
+        self.output.is_wild()
     }
 }
 

@@ -98,7 +98,8 @@ defmodule AshAgent.Context.ForecastTest do
 
     cleared = context |> Context.View.clear_tool_results(keep: 1) |> forecast()
     assert [%{cause: :cleared, tokens: lost}] = cleared.breaks
-    assert cleared.read == 5_000 - lost and lost > 0
+    # Results were most of the text, so a report of the rest has fewer tokens than are left in the cache.
+    assert cleared.read == min(5_000 - lost, cleared.tokens) and lost > 0
     assert cleared.same_bytes < forecast(context).same_bytes
 
     hidden = context |> Context.View.hide({:all_but_last, 2}) |> forecast()

@@ -407,10 +407,15 @@ fn said(message: &Message) -> (Content, Vec<(String, Option<Map>)>) {
 
 fn check_read_alike(provider: Provider, whole: &Json) {
     let answer = decode(provider, whole).unwrap();
-    let user = json!({"role": "user", "content": "Hi", "parts": [{"text": "Hi"}]});
     let body = match provider {
-        Provider::Gemini => json!({"contents": [user, whole["candidates"][0]["content"]]}),
-        _ => json!({"messages": [user, {"role": "assistant", "content": whole["content"]}]}),
+        Provider::Gemini => {
+            let user = json!({"role": "user", "parts": [{"text": "Hi"}]});
+            json!({"contents": [user, whole["candidates"][0]["content"]]})
+        }
+        _ => {
+            let user = json!({"role": "user", "content": "Hi"});
+            json!({"messages": [user, {"role": "assistant", "content": whole["content"]}]})
+        }
     };
     let imported = Context::from_request(value(&body.to_string()), provider, defaults()).unwrap();
     let iteration = imported.context.iteration(1).unwrap();
