@@ -158,7 +158,7 @@ impl Context {
         };
         let calls = ToolCall::read_all(calls, place)?;
         let message = Message::new(Role::Assistant, content, calls, stamp.metadata);
-        let is_checked = Checking::any(&message, false);
+        let is_checked = Checking::any(&message);
         next.log.append(message);
         next.log.updated_at = stamp.at;
         if is_checked {
@@ -318,7 +318,6 @@ impl Context {
     pub fn put_system_prompt(&self, prompt: Value, at: Time) -> Result<Self, Error> {
         let system = Content::from_value(prompt, Place::System)?;
         Ok(self.changed(at, |next| {
-            next.note_old_system();
             next.log.set_system(system);
             next.show_system();
             next.grown();

@@ -3,12 +3,10 @@
 use crate::context::inputs::{hash_fields, hash_tools, RequestNote};
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 #[cfg(feature = "otlp")]
 use crate::log::message::Message;
 use crate::value::Value;
-use crate::view::checking::Checking;
 use crate::view::View;
 
 impl Context {
@@ -54,24 +52,6 @@ impl Context {
         let (view, system) = (self.view.clone(), self.log.system.clone());
         self.inputs_mut().note(number, view, system.as_ref());
         self.weigh_view();
-    }
-
-    /// Notes the system prompt that thinking was made on, before it changes, if none is noted: that of an import.
-    pub(crate) fn note_old_system(&mut self) {
-        if self.inputs.systems.of(u64::MAX).is_some() {
-            return;
-        }
-        let thinks = |entry: &Entry| entry.is_model() && Checking::any(&entry.message, true);
-        let last = self
-            .log
-            .iterations_back()
-            .find(|iteration| iteration.entries().any(thinks))
-            .map(|last| last.number);
-        if let Some(number) = last {
-            let system = self.inputs.digest_of(self.log.system.as_ref());
-            self.inputs_mut().systems.note(number, system);
-            self.weigh_view();
-        }
     }
 
     /// Notes digests instead of the values of the body and of the tools, for requests that nobody may read later.

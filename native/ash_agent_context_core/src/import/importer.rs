@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::context::INTERRUPTED;
 use crate::import::defaults::Defaults;
 use crate::log::call::ToolCall;
-use crate::log::exchange::Exchange;
+use crate::log::exchange::{Entry, Exchange};
 use crate::log::ids::file_names;
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
@@ -24,6 +24,7 @@ use crate::provider::dialect::facts::CHAT;
 use crate::provider::facts::{Facts, Rule};
 use crate::provider::foreign::{declined_call, into_parts, plain_content};
 use crate::provider::listener::{Listen, ReadResult};
+use crate::view::checking::Checking;
 
 #[derive(Debug, Default)]
 pub struct Importer {
@@ -238,6 +239,15 @@ impl Importer {
         let model = rest.get_named("model");
         if let Some(model) = model.filter(|model| model.as_str().is_some()) {
             note_model(&mut context, model);
+        }
+        let thinks = |entry: &Entry| entry.is_model() && Checking::any(&entry.message);
+        let newest = context
+            .log
+            .iterations_back()
+            .find(|iteration| iteration.entries().any(thinks));
+        let last = newest.map(|iteration| iteration.number);
+        if let Some(number) = last {
+            context.note_made_on(number);
         }
         self.repairs.sort_by_key(|repair| repair.message);
         Imported {

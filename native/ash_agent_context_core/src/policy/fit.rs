@@ -30,26 +30,42 @@ pub struct Fit {
     pub method: Option<Method>,
 }
 
-/// Returns the tokens of a view that a method counts now, of one that had these tokens by a report and that estimate.
-fn carry_over(length: u64, estimate: u64, counted: u64) -> u64 {
-    if length == 0 {
-        return counted; // a report that says nothing
-    }
-    if counted >= estimate {
-        return length.saturating_add(counted - estimate).max(1);
-    }
-    let scaled = share(length, counted, estimate).max(counted.min(1));
-    // When most of what it counted is gone, a report that was below the estimate is not believed.
-    match counted < estimate / 2 {
-        true => scaled.max(counted),
-        false => scaled,
-    }
+/// What a provider reported of a request, and what [`Method::Estimate`] counted for the same messages.
+#[derive(Debug, Clone, Copy)]
+struct Reported {
+    length: u64,
+    estimate: u64,
 }
 
-/// Returns the share of a number that one number is of another, rounded up.
-fn share(number: u64, part: u64, whole: u64) -> u64 {
-    let product = u128::from(number) * u128::from(part);
-    u64::try_from(product.div_ceil(u128::from(whole.max(1)))).unwrap_or(u64::MAX)
+impl Reported {
+    /// Returns the tokens of a view of which this many are estimated now; more estimated tokens are never fewer.
+    fn carry_over(self, counted: u64) -> u64 {
+        let Self { length, estimate } = self;
+        if length == 0 {
+            return counted; // it says nothing
+        }
+        if counted >= estimate {
+            return length.saturating_add(counted - estimate).max(1);
+        }
+        let scaled = u128::from(length) * u128::from(counted);
+        let scaled = scaled.div_ceil(u128::from(estimate));
+        let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
+        // When most of what it counted is gone, a report that was below the estimate is not believed.
+        scaled.max(counted.min(length / 2)).max(counted.min(1))
+    }
+
+    /// Returns the most estimated tokens, up to these, that are allowed.
+    fn most_allowed(self, allowed: u64, counted: u64) -> u64 {
+        let (mut least, mut most) = (0, counted);
+        while least < most {
+            let middle = least + (most - least).div_ceil(2);
+            match self.carry_over(middle) <= allowed {
+                true => least = middle,
+                false => most = middle - 1,
+            }
+        }
+        least
+    }
 }
 
 impl Context {
@@ -67,16 +83,16 @@ impl Context {
         if method.is_some() {
             return counted;
         }
-        let number = self.log.current.reported;
-        let reported = number.and_then(|number| {
-            let mut entries = self.log.get_numbered(number)?.entries().rev();
-            entries
-                .find(|entry| entry.usage.is_some())?
-                .reported_length()
-        });
-        reported.map_or(counted, |(length, estimate)| {
-            carry_over(length, estimate, counted)
-        })
+        let reported = self.reported();
+        reported.map_or(counted, |reported| reported.carry_over(counted))
+    }
+
+    fn reported(&self) -> Option<Reported> {
+        let number = self.log.current.reported?;
+        let mut entries = self.log.get_numbered(number)?.entries().rev();
+        let entry = entries.find(|entry| entry.usage.is_some())?;
+        let (length, estimate) = entry.reported_length()?;
+        Some(Reported { length, estimate })
     }
 
     /// Hides the oldest iterations until the view fits. Returns the range that is hidden then.
@@ -96,15 +112,15 @@ impl Context {
 
     fn fitted(&self, fit: &Fit, at: Time) -> Result<Self, Error> {
         let allowed = fit.budget.saturating_sub(fit.reserve);
-        let total = self.count_tokens(fit.method);
-        if total <= allowed {
+        if self.count_tokens(fit.method) <= allowed {
             return Ok(self.clone());
         }
         let (first, last) = self.may_hide(fit.keep_first, fit.keep_last);
         let method = fit.method.unwrap_or(Method::Estimate);
-        // Of a report's tokens, as many as the method counts for them.
         let counted = self.tokens(method).total();
-        let mut needed = share(total.saturating_sub(allowed), counted, total);
+        let reported = self.reported().filter(|_| fit.method.is_none());
+        let most = reported.map_or(allowed, |reported| reported.most_allowed(allowed, counted));
+        let mut needed = counted.saturating_sub(most);
         // The note in place of hidden iterations takes tokens, too.
         for _ in 0..ROUNDS {
             let Some(boundary) = self.boundary(first, last, needed, method) else {
@@ -113,11 +129,11 @@ impl Context {
             let step = fit.step.max(1);
             let boundary = boundary.div_ceil(step).saturating_mul(step).min(last);
             let next = self.changed(at, |next| next.hide(first, boundary));
-            let left = next.count_tokens(fit.method);
-            if left <= allowed {
+            let left = next.tokens(method).total();
+            if left <= most {
                 return Ok(next);
             }
-            needed = needed.saturating_add(share(left - allowed, counted, total).max(1));
+            needed = needed.saturating_add(left - most);
         }
         // All that may be hidden, without the summaries, and with as little as possible in its place.
         let next = self.changed(at, |next| {

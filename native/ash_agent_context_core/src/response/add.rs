@@ -113,7 +113,7 @@ impl Context {
         };
         let message =
             Message::new(Role::Assistant, said.content, calls, stamp.metadata).with_reply(reply);
-        let is_checked = Checking::any(&message, false);
+        let is_checked = Checking::any(&message);
         log.append_answered(message, exchange);
         log.updated_at = stamp.at;
         let mut next = self.with(log);

@@ -27,13 +27,13 @@ impl Checking {
         })
     }
 
-    /// Returns whether a message has thinking that its provider checks. `nameless`: also where its model is not known.
-    pub fn any(message: &Message, nameless: bool) -> bool {
+    /// Returns whether a message has thinking that its provider may check.
+    pub fn any(message: &Message) -> bool {
         let parts = message.content.parts().iter();
         let mut providers = parts.filter_map(|part| Provider::of(part.provider_metadata.as_ref()));
         providers.any(|provider| {
             let checking = Self::of(provider, None).map(|checking| Self {
-                nameless,
+                nameless: true,
                 ..checking
             });
             checking.is_some_and(|checking| checking.binds_any(message))

@@ -281,7 +281,10 @@ fn ending(provider: Provider, word: Option<&str>, text: &[&str], calls: bool) ->
         calls: Vec::from_iter(calls.then_some(call)),
         ..Saying::default()
     };
-    decode(provider, &provider_answers::ended(provider, &saying, &json!(word)).1)
+    decode(
+        provider,
+        &provider_answers::ended(provider, &saying, &json!(word)).1,
+    )
 }
 
 /// Anthropic's guide to refusals: what was refused must not be in the next request. Elsewhere a refused answer goes back.
