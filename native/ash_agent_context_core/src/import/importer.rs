@@ -241,12 +241,11 @@ impl Importer {
             note_model(&mut context, model);
         }
         let thinks = |entry: &Entry| entry.is_model() && Checking::any(&entry.message);
-        let newest = context
-            .log
-            .iterations_back()
-            .find(|iteration| iteration.entries().any(thinks));
-        let last = newest.map(|iteration| iteration.number);
-        if let Some(number) = last {
+        let mut iterations = context.log.iterations();
+        let first = iterations.find(|iteration| iteration.entries().any(thinks));
+        let first = first.map(|iteration| iteration.number);
+        drop(iterations);
+        if let Some(number) = first {
             context.note_made_on(number);
         }
         self.repairs.sort_by_key(|repair| repair.message);

@@ -3,7 +3,7 @@
 //!
 //! The notes of requests say what an answer was made on. Where nothing is noted, as in an import, that is the log as it is. Equal
 //! inputs leave out the same thinking, so requests are compared with all of theirs. Masks are not kept with notes: thinking that was
-//! made under others is left out, whatever they met.
+//! made under other ones is left out, whatever they met.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -162,8 +162,10 @@ impl Context {
                 let other_tools = own_tools
                     .zip(tools)
                     .is_some_and(|(own, tools)| !is_same_tools(own, tools));
-                let own_masks = inputs.masks_of(first).filter(|_| is_noted);
-                let other_masks = own_masks != masks.as_ref();
+                let other_masks = match inputs.masks_of(first) {
+                    None => !is_noted && masks.is_some(),
+                    own => own != masks.as_ref(),
+                };
                 let (from, max_result_bytes) = self.noted_range(first);
                 Epoch {
                     first,
@@ -189,7 +191,7 @@ impl Context {
             && epoch.max_result_bytes == options.max_result_bytes
     }
 
-    /// Returns whether all that stood before an iteration's last answer stands at the beginning of the next request.
+    /// Returns whether what stood before an iteration's last answer is what stands before it in the next request.
     fn still_begins(
         &self,
         iteration: &Iteration,
@@ -201,15 +203,23 @@ impl Context {
         let mut log = self.log.rewind(number)?;
         let before = iteration.entries().rposition(Entry::is_model);
         log.keep_entries(before.unwrap_or_default());
-        let then = self.shown_as_asked(log, iteration.number, epoch.view);
-        let options = Options {
-            from: epoch.from,
-            max_result_bytes: epoch.max_result_bytes,
-            ..options.clone()
+        let before = |view, from, max_result_bytes| {
+            let context = self.shown_as_asked(log.clone(), iteration.number, view);
+            let options = Options {
+                from,
+                max_result_bytes,
+                ..options.clone()
+            };
+            let (slices, _) = Body::unchecked(&context, &options).lay_out()?;
+            let bytes = slices.iter().map(Slice::len).sum::<u64>();
+            Ok((bytes, compare(&slices, next).0))
         };
-        let (then, _) = Body::unchecked(&then, &options).lay_out()?;
-        let bytes = then.iter().map(Slice::len).sum();
-        let (same, _) = compare(&then, next);
-        Ok(is_all(bytes, same))
+        let (bytes, same) = before(epoch.view, epoch.from, epoch.max_result_bytes)?;
+        if !is_all(bytes, same) {
+            return Ok(false);
+        }
+        // The next request may have more in front of the answer that begins alike.
+        let (now, _) = before(self.view.as_ref(), options.from, options.max_result_bytes)?;
+        Ok(now == bytes)
     }
 }

@@ -173,7 +173,9 @@ const CHECKING: [(&str, (u32, u32)); 6] = [
 /// Returns whether a Claude checks what stands before its thinking. A family that is not known yet is newer than those which do not.
 pub(crate) fn claude_checks_thinking(model: &str) -> bool {
     let Some((_, name)) = model.split_once("claude-") else {
-        return false;
+        // Names of Bedrock that say nothing of the model.
+        let nameless = ["application-inference-profile/", "provisioned-model/"];
+        return nameless.iter().any(|kind| model.contains(kind));
     };
     let known = CHECKING.iter().find(|(family, _)| name.contains(family));
     match (known, claude_version(model)) {
