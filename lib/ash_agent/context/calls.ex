@@ -81,7 +81,8 @@ defmodule AshAgent.Context.Calls do
   Returns those of the `undecided_tool_calls/1` that somebody was asked about, see `ask_about_tool_call/4`.
 
   If there are any, the conversation is paused. A call that is undecided and not among them has not come that far, such as
-  when the machine stopped right after the model's answer; a run without an approval function executes it.
+  when the machine stopped right after the model's answer; a run without an approval function executes it, unless such a
+  function has decided about another call of the same answer.
 
   ## Examples
 

@@ -51,6 +51,16 @@ defmodule AshAgent.Session.State do
   def lacks_authority?(%__MODULE__{} = state),
     do: Loop.acts?(state.context, state.runtime) and turn_authority(state) == Authority.gone()
 
+  @doc "Lets the application find the runtime context again that the turn was asked with, if it cannot go on without."
+  def recover_authority(%__MODULE__{context: context, runtime: runtime} = state) do
+    if lacks_authority?(state),
+      do: %{
+        state
+        | asked: Authority.recover(Authority.gone(), context, runtime[:supervisor], runtime)
+      },
+      else: state
+  end
+
   @doc "Returns true if a prompt may not wait."
   def full?(%__MODULE__{when_busy: when_busy, limits: limits, queue: queue} = state, input) do
     when_busy == :error or :queue.len(queue) >= limits.max_queue or no_room?(state, input)

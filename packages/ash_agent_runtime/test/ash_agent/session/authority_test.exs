@@ -17,6 +17,8 @@ defmodule AshAgent.Session.AuthorityTest do
   @guest [runtime_context: %{actor: :guest, token: "SECRET"}]
   @boss [runtime_context: %{actor: :boss, token: "SECRET"}]
   @gone {:missing_option, :runtime_context}
+  # Whoever steers has no rights of their own.
+  @steered [metadata: %{from: "boss"}]
 
   @call {:ok, %{tool_calls: [%{id: "w", name: "who"}]}}
   @done {:ok, %{content: "Done."}}
@@ -187,7 +189,7 @@ defmodule AshAgent.Session.AuthorityTest do
   defp leave(:steered, session, asker) do
     ask(session, asker)
     model = asked()
-    :ok = Session.steer(session, "Quick!")
+    :ok = Session.steer(session, "Quick!", @steered)
     send(model, {:say, @call})
     assert_receive {:ran_as, _actor}, 5_000
     call_again()
@@ -202,7 +204,17 @@ defmodule AshAgent.Session.AuthorityTest do
   defp leave(:steer_waits, session, asker) do
     ask(session, asker)
     asked()
-    :ok = Session.steer(session, "Quick!")
+    :ok = Session.steer(session, "Quick!", @steered)
+  end
+
+  # The message joins the one that has no answer.
+  defp leave(:steered_late, session, asker) do
+    ref = ask(session, asker)
+    model = asked()
+    :ok = Session.steer(session, "Quick!", @steered)
+    send(model, {:say, @down})
+    assert {:error, _error} = await(ref)
+    asked()
   end
 
   # It was asked for with the session's own, and was going on with those of somebody else.
@@ -227,7 +239,17 @@ defmodule AshAgent.Session.AuthorityTest do
     asked()
   end
 
-  @left [:paused, :failed, :running, :steered, :retried, :steer_waits, :resumed, :queued]
+  @left [
+    :paused,
+    :failed,
+    :running,
+    :steered,
+    :steered_late,
+    :retried,
+    :steer_waits,
+    :resumed,
+    :queued
+  ]
 
   describe "after a restart" do
     for left <- @left, asker <- [[], @guest], how <- [:kill, :stop] do
@@ -268,6 +290,84 @@ defmodule AshAgent.Session.AuthorityTest do
         refute Context.to_snapshot(Session.context(session)) =~ "SECRET"
       end
     end
+
+    for left <- @left -- [:resumed], how <- [:kill, :stop] do
+      @tag left: left, how: how
+      test "#{left}, #{how}: goes on by itself as whoever the application finds by the message",
+           %{
+             left: left,
+             how: how
+           } do
+        opts = [store: sqlite(), id: "c", restore_context: &restore/1] ++ @owner
+        opts = if left == :paused, do: [approval: fn _, _ -> :ask end] ++ opts, else: opts
+
+        opts =
+          if left == :retried, do: [output: [n: :integer], output_mode: :text] ++ opts, else: opts
+
+        session = start(opts)
+        leave(left, session, [metadata: %{from: "guest"}] ++ @guest)
+        stop(session, how)
+
+        # It may die again before the model has answered.
+        unless left in [:paused, :failed] do
+          session = start(opts)
+          asked()
+          stop(session, how)
+        end
+
+        session = start(opts)
+        if left == :queued, do: say(@done)
+        if left in [:paused, :failed], do: resume(session)
+        if left != :paused, do: say(@call)
+        assert {left, ran_as()} == {left, :guest}
+      end
+    end
+
+    test "a message that waits in the store is answered after the turn of somebody else, each as its own" do
+      opts = [store: sqlite(), id: "c", restore_context: &restore/1] ++ @owner
+      session = start(opts)
+      ask(session, [metadata: %{from: "guest"}] ++ @guest)
+      asked()
+      stop(session, :kill)
+      {:ok, waiting} = Store.enqueue(opts[:store], "c", "And now?")
+
+      session = start([go_on: false] ++ opts)
+      {:ok, _ref} = Session.prompt_stored(session, waiting, @boss)
+      for actor <- [:guest, :boss], do: say(@call) && assert(ran_as() == actor)
+    end
+
+    test "nobody is looked for whose rights nobody gave" do
+      opts = [store: sqlite(), id: "c"] ++ @owner
+      session = start(opts)
+      # The session's own, and then those of somebody who resumed.
+      leave(:resumed, session, [by: "ann"] ++ @guest)
+      stop(session, :kill)
+      restore = fn _metadata -> flunk("nobody asked") end
+      session = start([restore_context: restore] ++ opts)
+      assert until(fn -> Session.status(session) == :parked end)
+      assert {:error, %Error{reason: @gone}} = Session.resume(session)
+
+      opts = [store: sqlite(), id: "c", restore_context: restore] ++ @owner
+      session = start(opts)
+      fail(session, [])
+      stop(session, :kill)
+      resume(start(opts))
+      say(@call)
+      assert ran_as() == :owner
+    end
+
+    test "a function that hangs keeps nobody waiting for ever" do
+      opts = [store: sqlite(), id: "c"] ++ @owner
+      session = start(opts)
+      fail(session, @guest)
+      stop(session, :kill)
+      hang = fn _metadata -> Process.sleep(:infinity) end
+      session = start([restore_context: hang] ++ opts)
+      assert {:error, %Error{reason: @gone}} = Session.resume(session)
+    end
+
+    defp restore(%{from: from}), do: {:ok, %{actor: String.to_existing_atom(from)}}
+    defp restore(_metadata), do: {:error, :not_found}
 
     test "the context that :on_change has stored says so as well" do
       {:ok, stored} = Agent.start_link(fn -> nil end)
@@ -474,7 +574,7 @@ defmodule AshAgent.Session.AuthorityTest do
     test "says who gave a turn another runtime context, and when, and nothing of it" do
       session = start(approval: fn _call, _context -> :ask end)
       pause(session, @guest)
-      assert notes(Session.context(session)) == [%{"given" => "prompt"}]
+      assert notes(Session.context(session)) == [%{"given" => "prompt", "message" => [1, 0]}]
 
       ref = resume(session, [by: "ann"] ++ @boss)
       assert ran_as() == :boss
