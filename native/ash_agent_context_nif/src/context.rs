@@ -152,6 +152,17 @@ pub fn approve(
     context.approve_tool_call(id, shown.as_ref(), by, at)
 }
 
+pub fn deny(
+    context: &Context,
+    id: &str,
+    shown: Option<Value>,
+    reason: Value,
+    by: Value,
+    at: Time,
+) -> Result<Context, Error> {
+    context.deny_tool_call(id, shown.as_ref(), reason, by, at)
+}
+
 pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {
     context.encoder().calls_with(context.undecided_calls(asked))
 }

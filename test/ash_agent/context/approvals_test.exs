@@ -169,9 +169,31 @@ defmodule AshAgent.Context.ApprovalsTest do
         end
 
       assert Exception.message(error) ==
-               "the arguments that were given for the tool call \"a\" are not those that it would run with, so it was not " <>
-                 "approved: they differ at [\"cc\", 0], [\"to\"]. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or " <>
-                 "deny the call"
+               "the arguments that were given for the tool call \"a\" are not those that it would run with, so nothing was " <>
+                 "decided: they differ at [\"cc\", 0], [\"to\"]. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these with " <>
+                 "the decision"
+    end
+
+    test "are those that a denial is about, too" do
+      context = asked_about(%{"to" => "ann"})
+      deny = &Context.Calls.deny_tool_call(context, "a", "no", arguments: &1)
+
+      assert reason_of(fn -> deny.(%{"to" => "bob"}) end) == {:other_arguments, "a", [["to"]]}
+      assert context |> status() == :pending
+      assert %{"to" => "ann"} |> deny.() |> status() == :denied
+    end
+
+    test "are a text for a call that has a text" do
+      call = %{id: "a", kind: :custom, name: :query, arguments: "SELECT 1"}
+      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call])
+      approve = &Context.Calls.approve_tool_call(context, "a", arguments: &1)
+
+      for other <- ["SELECT 2", %{"sql" => "SELECT 1"}],
+          do: assert({:other_arguments, "a", [[]]} = reason_of(fn -> approve.(other) end))
+
+      approved = approve.("SELECT 1")
+      assert Context.Calls.tool_call_approved?(approved, "a", "SELECT 1")
+      refute Context.Calls.tool_call_approved?(approved, "a", "SELECT 2")
     end
 
     test "are the call's own when nothing else is said" do
@@ -204,7 +226,7 @@ defmodule AshAgent.Context.ApprovalsTest do
       for wrong <- [
             fn -> Context.Calls.ask_about_tool_call(asked(), "a", "{}") end,
             fn -> Context.Calls.ask_about_tool_call(asked(), "a", %{}, by: 1) end,
-            fn -> Context.Calls.approve_tool_call(asked(), "a", arguments: "{}") end,
+            fn -> Context.Calls.approve_tool_call(asked(), "a", arguments: []) end,
             fn -> Context.Calls.tool_call_approved?(asked(), "a", nil) end
           ],
           do: assert_caller_bug(wrong)

@@ -72,12 +72,7 @@ impl Context {
         let (slot, call, asked) = self.find_undecided(id, "approved")?;
         let own = &call.arguments.value;
         let to_run = asked.unwrap_or(own);
-        if let Some(shown) = shown.filter(|shown| *shown != to_run) {
-            return Err(Error::OtherArguments {
-                id: id.into(),
-                paths: find_differences(shown, to_run, MOST_DIFFERENCES),
-            });
-        }
+        check_shown(id, shown, to_run)?;
         let decision = Decision {
             approved: true,
             by,
@@ -97,18 +92,20 @@ impl Context {
         }))
     }
 
-    /// Ends a pending call with an error that tells the model of the denial.
+    /// Ends a pending call with an error that tells the model of the denial. `shown` is as in [`Context::approve_tool_call`].
     ///
     /// # Errors
-    /// As [`Context::ask_about_tool_call`].
+    /// As [`Context::approve_tool_call`].
     pub fn deny_tool_call(
         &self,
         id: &str,
+        shown: Option<&Value>,
         reason: Value,
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let (slot, _, asked) = self.find_undecided(id, "denied")?;
+        let (slot, call, asked) = self.find_undecided(id, "denied")?;
+        check_shown(id, shown, asked.unwrap_or(&call.arguments.value))?;
         let outcome = make_denial(&reason);
         let decision = Decision {
             approved: false,
@@ -231,6 +228,17 @@ fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exc
     let slot = entry.message.find_call(id)?;
     let call = entry.message.calls.get(slot)?;
     Some((slot, call, entry.exchange.as_deref()?))
+}
+
+/// A decision about other arguments than those that would run is none.
+fn check_shown(id: &str, shown: Option<&Value>, to_run: &Value) -> Result<(), Error> {
+    match shown.filter(|shown| *shown != to_run) {
+        None => Ok(()),
+        Some(shown) => Err(Error::OtherArguments {
+            id: id.into(),
+            paths: find_differences(shown, to_run, MOST_DIFFERENCES),
+        }),
+    }
 }
 
 /// An approval holds for the name and the arguments in this digest.

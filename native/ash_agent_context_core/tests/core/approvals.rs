@@ -80,7 +80,7 @@ fn an_approval_holds_for_the_arguments_that_were_asked_about() {
 }
 
 #[test]
-fn who_was_shown_other_arguments_approves_nothing() {
+fn who_was_shown_other_arguments_decides_nothing() {
     let own = waiting(&path("x"));
     let asked = own
         .ask_about_tool_call("a", Some(path("y")), at(0))
@@ -93,9 +93,15 @@ fn who_was_shown_other_arguments_approves_nothing() {
         };
         assert_eq!(
             try_approve(&context, Some(&path(other))).err(),
-            Some(refused)
+            Some(refused.clone())
         );
         assert_eq!(context.tool_call_status("a"), Some(CallStatus::Pending));
+
+        let deny = |shown: Option<&Value>| {
+            context.deny_tool_call("a", shown, Value::Nil, Value::Nil, at(0))
+        };
+        assert_eq!(deny(Some(&path(other))).err(), Some(refused));
+        assert!(deny(Some(&path(to_run))).unwrap() == deny(None).unwrap());
 
         let approved = stored(&approve(&context, Some(&path(to_run))));
         assert!(approved == approve(&context, None));
@@ -168,7 +174,7 @@ fn nobody_is_asked_about_what_is_decided_or_has_its_result() {
     let asked = waiting(&path("x"))
         .ask_about_tool_call("a", None, at(0))
         .unwrap();
-    let denied = asked.deny_tool_call("a", Value::Nil, Value::Nil, at(0));
+    let denied = asked.deny_tool_call("a", None, Value::Nil, Value::Nil, at(0));
     for context in [
         approve(&asked, None),
         denied.unwrap(),
@@ -305,7 +311,7 @@ fn a_denial_keeps_what_it_was_asked_about() {
         .ask_about_tool_call("a", Some(path("y")), at(0))
         .unwrap();
     let denied = context
-        .deny_tool_call("a", Value::Nil, Value::Nil, at(0))
+        .deny_tool_call("a", None, Value::Nil, Value::Nil, at(0))
         .unwrap();
     let denied = stored(&denied);
     assert_eq!(
