@@ -1,8 +1,8 @@
 defmodule AshAgent.Runtime.Authority do
   @moduledoc false
 
-  # The rights of a turn's tools: the runtime context that came with its message, or else that of the session, whoever
-  # approves and resumes.
+  # The rights of a turn's tools: the runtime context that came with its message, or else that of the session that it came to,
+  # whoever approves and resumes, and in whichever session.
   #
   # A runtime context is never stored. The metadata of an iteration has `"runtime_context"`, a list of notes on who gave one
   # for a run that began there, so that nobody goes on with the rights of somebody else when it is gone. A message that waits
@@ -73,17 +73,38 @@ defmodule AshAgent.Runtime.Authority do
 
   ## In the log
 
-  @doc "Reads it from the log of a conversation whose turn nobody here has asked for: the session's own, or gone."
-  def read(context), do: if(notes_of_turn(context) == [], do: [], else: @gone)
+  @doc """
+  Reads it from the log of a conversation whose turn nobody here has asked for: the session's own, or gone. `own` is the session's
+  runtime context.
+  """
+  def read(context, own \\ %{}) do
+    case notes_of_turn(context) do
+      [] ->
+        []
 
-  @doc "Notes whether a prompt, whose message has just been added, came with one."
-  def note_prompt(context, [_ | _]), do: note_last(context, "prompt")
+      [%{"given" => "session"} = note | later] ->
+        same? = own != %{} and note["as"] == identify(own)
+        if same? and Enum.all?(later, &(&1["given"] == "turn")), do: [], else: @gone
+
+      _given ->
+        @gone
+    end
+  end
+
+  @doc "Notes whether a prompt, whose message has just been added, came with one, or else which session's own it has."
+  def note_prompt(context, authority, own \\ %{})
+  def note_prompt(context, [_ | _], _own), do: note_last(context, %{"given" => "prompt"})
 
   # Notes on an earlier prompt, whose message has no answer and is beside this one, do not apply to it.
-  def note_prompt(context, []) do
-    if notes(context, context.current_iteration) == [],
+  def note_prompt(context, [], own) do
+    context =
+      if notes(context, context.current_iteration) == [],
+        do: context,
+        else: note(context, [%{"given" => "none"}])
+
+    if own == %{},
       do: context,
-      else: note(context, [%{"given" => "none"}])
+      else: note_last(context, %{"given" => "session", "as" => identify(own)})
   end
 
   @doc "Notes that a run in no session was given one: for a new message, or to go on with a turn."
@@ -109,15 +130,30 @@ defmodule AshAgent.Runtime.Authority do
     cond do
       notes == [] -> context
       notes_of_turn(context) == [] -> note(context, notes)
-      true -> note_last(context, "turn")
+      true -> note_last(context, %{"given" => "turn"})
     end
   end
 
   # Names the message by its iteration and its place among those of users.
-  defp note_last(%{current_iteration: number} = context, given) do
+  defp note_last(%{current_iteration: number} = context, new) do
     place = [number, length(Run.said(context, number)) - 1]
-    note(context, [%{"given" => given, "message" => place}])
+    note(context, [Map.put(new, "message", place)])
   end
+
+  # A digest by which a session's own is known again: of its actor and tenant, or of all of it where it has neither. The next
+  # life of a session has other processes, and an actor that was loaded anew may differ in all but its id.
+  defp identify(own) do
+    people = own |> Map.take([:actor, :tenant]) |> Map.new(fn {key, who} -> {key, name(who)} end)
+
+    handle? = &(is_pid(&1) or is_reference(&1) or is_port(&1) or is_function(&1))
+    known = if people == %{}, do: Map.reject(own, fn {_key, value} -> handle?.(value) end)
+    bytes = :erlang.term_to_binary(known || people, [:deterministic])
+    "sha256:" <> Base.encode16(:crypto.hash(:sha256, bytes), case: :lower)
+  end
+
+  defp name(%kind{id: id}) when is_binary(id) or is_integer(id), do: {kind, id}
+  defp name(%{id: id}) when is_binary(id) or is_integer(id), do: id
+  defp name(who), do: who
 
   defp note(%{current_iteration: number} = context, new),
     do: Context.put_iteration_metadata(context, number, @key, notes(context, number) ++ new)
@@ -128,7 +164,7 @@ defmodule AshAgent.Runtime.Authority do
     noted = for %{"message" => place} <- notes, do: place
 
     with %{"message" => [number, index]} when is_integer(number) and index >= 0 <-
-           Enum.find(notes, &(&1["given"] == "prompt")),
+           Enum.find(notes, &(&1["given"] in ["prompt", "session"])),
          messages = Run.said(context, number),
          true <- Enum.all?(index..(length(messages) - 1)//1, &([number, &1] in noted)),
          do: Enum.at(messages, index)

@@ -39,13 +39,13 @@ defmodule AshAgent.Session.Job do
   defp add_input(context, %{kind: :steer, input: input, opts: opts}, _runtime),
     do: context |> Context.interrupt() |> Authority.add_message(input, metadata(opts))
 
-  defp add_input(context, %{input: input, opts: opts}, _runtime) do
+  defp add_input(context, %{input: input, opts: opts}, runtime) do
     message = metadata(opts)
 
     context
     |> Context.interrupt()
     |> Context.add_user_message(input, message)
-    |> Authority.note_prompt(Authority.take(opts))
+    |> Authority.note_prompt(Authority.take(opts), runtime[:runtime_context])
   end
 
   defp metadata(opts), do: if(opts[:metadata], do: [metadata: opts[:metadata]], else: [])

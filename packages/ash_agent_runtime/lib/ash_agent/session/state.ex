@@ -44,7 +44,9 @@ defmodule AshAgent.Session.State do
   def public_status(%__MODULE__{}), do: :running
 
   @doc "Returns the `AshAgent.Runtime.Authority` of whoever asked for the turn."
-  def turn_authority(%__MODULE__{asked: nil, context: context}), do: Authority.read(context)
+  def turn_authority(%__MODULE__{asked: nil, context: context, runtime: runtime}),
+    do: Authority.read(context, runtime[:runtime_context])
+
   def turn_authority(%__MODULE__{asked: asked}), do: asked
 
   @doc "Returns true if the turn cannot go on, since the runtime context that it was asked with is gone."

@@ -342,11 +342,11 @@ defmodule AshAgent.Session.AuthorityTest do
       # The session's own, and then those of somebody who resumed.
       leave(:resumed, session, [by: "ann"] ++ @guest)
       stop(session, :kill)
-      restore = fn _metadata -> flunk("nobody asked") end
-      session = start([restore_context: restore] ++ opts)
+      session = start([restore_context: fn %{} -> :error end] ++ opts)
       assert until(fn -> Session.status(session) == :parked end)
       assert {:error, %Error{reason: @gone}} = Session.resume(session)
 
+      restore = fn _metadata -> flunk("the session knows its own") end
       opts = [store: sqlite(), id: "c", restore_context: restore] ++ @owner
       session = start(opts)
       fail(session, [])
@@ -354,6 +354,70 @@ defmodule AshAgent.Session.AuthorityTest do
       resume(start(opts))
       say(@call)
       assert ran_as() == :owner
+    end
+
+    for left <- [:paused, :failed, :running, :steered, :steered_late],
+        kept <- [:store, :snapshot] do
+      @tag left: left, kept: kept
+      test "#{left}, #{kept}: a turn of a session of somebody else waits for whoever asked", %{
+        left: left,
+        kept: kept
+      } do
+        opts = if left == :paused, do: [approval: fn _, _ -> :ask end], else: []
+        stored = [store: sqlite(), id: "c"]
+        session = start(if(kept == :store, do: stored, else: []) ++ @guest ++ opts)
+        leave(left, session, [])
+        context = Context.to_snapshot(Session.context(session))
+        refute context =~ "guest"
+        stop(session, :kill)
+        kept = if kept == :store, do: stored, else: [context: context]
+
+        for own <- [@owner, []] do
+          session = start(kept ++ own ++ opts)
+          assert {:error, %Error{reason: @gone}} = await(resume(session))
+          refute_received {:asked, _model, _context}
+          refute_received {:ran_as, _actor}
+          stop(session, :stop)
+        end
+
+        session = start(kept ++ @owner ++ opts)
+        ref = resume(session, @guest)
+        if left != :paused, do: say(@call)
+        assert {left, ran_as()} == {left, :guest}
+        assert {:ok, _result} = await(ref)
+        # The next turn is the owner's.
+        ref = ask(session, [])
+        say({:ok, %{tool_calls: [%{id: "next", name: "who"}]}})
+
+        if left == :paused do
+          assert {:paused, _paused} = await(ref)
+          :ok = Session.approve(session, "next")
+          resume(session)
+        end
+
+        assert ran_as() == :owner
+      end
+    end
+
+    test "a session's own is known again, although it was made anew" do
+      for {before, later, same?} <- [
+            {%{actor: %{id: 1, name: "a"}}, %{actor: %{id: 1, name: "b"}, page: 2}, true},
+            {%{actor: %{id: 1}}, %{actor: %{id: 2}}, false},
+            {%{actor: %{id: 1}, tenant: "a"}, %{actor: %{id: 1}, tenant: "b"}, false},
+            {%{actor: %Version{major: 1, minor: 0, patch: 0}}, %{actor: %{id: 1}}, false},
+            {%{user: 1, page: self()}, %{user: 1, page: make_ref()}, true},
+            {%{user: 1}, %{user: 2}, false},
+            {%{user: 1}, %{}, false}
+          ] do
+        opts = [store: sqlite(), id: "c"]
+        session = start([runtime_context: before] ++ opts)
+        fail(session, [])
+        stop(session, :kill)
+        session = start([runtime_context: later] ++ opts)
+        ref = resume(session)
+        if same?, do: say(@done)
+        assert {before, same?} == {before, match?({:ok, _result}, await(ref))}
+      end
     end
 
     test "a function that hangs keeps nobody waiting for ever" do
@@ -594,9 +658,9 @@ defmodule AshAgent.Session.AuthorityTest do
       say(@down)
       assert {:error, _error} = await(ref)
       fail(session, [])
-      assert ["prompt", "resume", "none"] = given(session)
+      assert ["prompt", "resume", "none", "session"] = given(session)
       fail(session, @guest)
-      assert ["prompt", "resume", "none", "prompt"] = given(session)
+      assert ["prompt", "resume", "none", "session", "prompt"] = given(session)
       assert Session.context(session).current_iteration == 1
     end
 
