@@ -213,6 +213,46 @@ defmodule AshAgent.Context.ApprovalsTest do
       assert Context.equal?(asked_about(nil), asked_about(%{}))
     end
 
+    test "are in the map of a paused conversation, as those that were approved" do
+      context = asked(["a", "b", "c"]) |> Context.Calls.ask_about_tool_call("a", %{n: 1})
+
+      approved =
+        context |> Context.Calls.ask_about_tool_call("b") |> Context.Calls.approve_tool_call("b")
+
+      for context <- [context, approved, Context.Calls.approve_tool_call(context, "a")] do
+        map = Context.to_map(context)
+        copy = Context.create!(map)
+        assert Context.to_map(copy) == map
+        assert Context.Calls.asked_tool_calls(copy) == map.asked
+        assert %{id: "a", arguments: %{n: 1}} = hd(map.asked)
+        assert Context.pending_tool_calls(copy) == Context.pending_tool_calls(context)
+      end
+
+      assert for(call <- Context.to_map(approved).asked, do: call.id) == ["a", "b"]
+      ended = Context.interrupt(approved)
+      refute is_map_key(Context.to_map(ended), :asked)
+      refute is_map_key(Context.to_map(asked()), :asked)
+    end
+
+    test "are of pending calls in a map, too" do
+      own = asked() |> Context.to_map() |> Map.delete(:asked)
+      create = &Context.create(Map.put(own, :asked, &1))
+
+      for {wrong, reason} <- [
+            {[%{id: "x"}], {:unknown_tool_call, "x", ["a"]}},
+            {[%{}], {:invalid, [:asked, 0, :id], "text"}},
+            {[1], {:invalid, [:asked, 0], "a tool call map"}},
+            {%{}, {:invalid, [:asked], "a list"}}
+          ],
+          do: assert({:error, %Context.Error{reason: ^reason}} = create.(wrong))
+
+      # Only a call's own arguments can be a text.
+      for shown <- [nil, "{}"] do
+        assert {:ok, context} = create.([%{"id" => "a", "arguments" => shown}])
+        assert Context.Calls.asked_tool_calls(context) == Context.pending_tool_calls(context)
+      end
+    end
+
     test "can be noted for a pending call only" do
       approved = Context.Calls.approve_tool_call(asked(), "a")
       ask = &Context.Calls.ask_about_tool_call(&1, "a", %{n: 1})

@@ -58,6 +58,10 @@ defmodule AshAgent.Runtime.AuthorityTest do
   defp take(context, :same), do: context
   defp take(context, :snapshot), do: context |> Context.to_snapshot() |> Context.load!()
   defp take(context, :dump), do: context |> Context.dump() |> Context.load!()
+
+  defp take(context, :map),
+    do: context |> Context.to_map() |> Context.create!() |> approve_again()
+
   defp take(context, :fork), do: context |> Context.fork() |> approve_again()
 
   defp take(context, :delta) do
@@ -84,7 +88,7 @@ defmodule AshAgent.Runtime.AuthorityTest do
     {store, kept.id}
   end
 
-  @ways ~w(same snapshot dump delta fork sqlite)a
+  @ways ~w(same snapshot dump map delta fork sqlite)a
 
   # Those who go on, with options of the run, and with those of `resume/2` in a session.
   defp goers do

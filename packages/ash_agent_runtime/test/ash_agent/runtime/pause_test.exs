@@ -47,7 +47,7 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   # The ways in which a conversation gets from one place to another, and which of them stay with its decisions.
-  @ways ~w(same snapshot dump delta fork stranger chat branch sqlite other_sqlite)a
+  @ways ~w(same snapshot dump map delta fork stranger chat branch sqlite other_sqlite)a
 
   defp take(context, :same), do: context
 
@@ -55,6 +55,8 @@ defmodule AshAgent.Runtime.PauseTest do
     do: context |> Context.to_snapshot() |> Context.load!()
 
   defp take(context, :dump), do: context |> Context.dump() |> Context.load!()
+
+  defp take(context, :map), do: context |> Context.to_map() |> Context.create!()
 
   # What was stored before the pause, and what is new.
   defp take(context, :delta) do
