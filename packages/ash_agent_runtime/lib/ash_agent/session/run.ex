@@ -124,6 +124,10 @@ defmodule AshAgent.Session.Run do
     "#{count} sessions in a row have gone on with its turn and ended before they could store anything"
   end
 
+  defp describe(%{reason: :missing_option, option: option}) do
+    "its turn was begun with #{inspect(option)}, which the session does not have"
+  end
+
   defp describe(%{reason: :missing_runtime_context}) do
     "its turn was asked with a :runtime_context of its own, which is not stored and has to be given again"
   end
@@ -295,6 +299,22 @@ defmodule AshAgent.Session.Run do
       Client.reply(session.run.client, {:error, %{error | stored: stored}})
       go_on(session, stored)
     end
+  end
+
+  # The session went on by itself, and nobody waits who could give it.
+  defp finish(
+         %{status: :running, run: %{client: nil}} = session,
+         {:error, %Error{reason: {:missing_option, option}, context: context}}
+       ),
+       do: park(session, context, %{reason: :missing_option, option: option})
+
+  # What waits behind the turn still does.
+  defp finish(
+         %{status: :running, run: run, claim: %{kept: %{status: :parked}}} = session,
+         {:error, %Error{reason: {:missing_option, _option}}} = reply
+       ) do
+    Client.reply(run.client, add_stored(reply, session))
+    %{session | status: :idle, run: nil}
   end
 
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do

@@ -370,6 +370,37 @@ defmodule AshAgent.Runtime.OutputTest do
       end
     end
 
+    test "a session without its type parks such a turn, with what waits behind it, and one with it goes on" do
+      {:ok, store} = Store.SQLite.open(":memory:")
+      {:ok, kept} = Store.create(store, Context.new("Where?", id: "c"), owner: "a")
+      opts = [output: @output, output_mode: :text]
+      first_request(:cut, kept.value, [store: store, kept: kept] ++ opts)
+      {:ok, kept} = Store.claim(store, "c", owner: "a", reclaim: true)
+      {:ok, _id} = Store.enqueue(store, kept, "And when?", kind: :prompt)
+      {:ok, _kept} = Store.release(store, kept, status: :running)
+      session = [id: "c", store: store]
+
+      log =
+        ExUnit.CaptureLog.capture_log(fn ->
+          untyped = start_supervised!({Session, [llm: Scripted.new([])] ++ session}, id: :untyped)
+          assert AshAgent.TestSupport.Wait.until(fn -> Session.status(untyped) == :parked end)
+          assert {:error, %{reason: {:missing_option, :output}}} = Session.resume(untyped)
+          assert Session.status(untyped) == :parked
+          stop_supervised(:untyped)
+        end)
+
+      assert log =~ ~s(conversation "c" is parked: its turn was begun with :output)
+      {:ok, history} = Store.history(store, "c")
+
+      assert %{parked: %{reason: :missing_option, option: :output}} =
+               Enum.find_value(history, &(&1.note[:parked] && &1.note))
+
+      assert {:ok, [%{input: "And when?"}]} = Store.waiting(store, "c")
+      typed = [llm: Scripted.new([@text, @text])] ++ opts
+      session = start_supervised!({Session, typed ++ session}, id: :typed)
+      assert {:ok, %{output: @ulm}} = Session.resume(session)
+    end
+
     test "so does a turn to which somebody added a message" do
       test = self()
 
