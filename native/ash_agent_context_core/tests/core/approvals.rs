@@ -168,6 +168,32 @@ fn somebody_who_was_asked_stays_asked_whatever_the_arguments() {
     );
 }
 
+#[test]
+fn what_was_asked_or_approved_and_has_no_result_is_to_be_asked_where_decisions_do_not_count() {
+    let own = waiting(&path("x"));
+    let asked = own.ask_about_tool_call("a", None, at(0)).unwrap();
+    let other = own
+        .ask_about_tool_call("a", Some(path("y")), at(0))
+        .unwrap();
+    let denied = asked.deny_tool_call("a", None, Value::Nil, Value::Nil, at(0));
+    for (context, shown) in [
+        (own.clone(), None),
+        (asked.clone(), Some("x")),
+        (other.clone(), Some("y")),
+        (approve(&own, None), Some("x")),
+        (approve(&other, None), Some("y")),
+        (denied.unwrap(), None),
+        (
+            approve(&other, None).answers(&[("a", Value::text("gone"))]),
+            None,
+        ),
+    ] {
+        let context = stored(&context);
+        let to_ask: Vec<_> = context.calls_to_ask().map(|(_, shown)| shown).collect();
+        assert_eq!(to_ask, shown.map(path).iter().collect::<Vec<_>>());
+    }
+}
+
 /// What ends the wait: a decision, or a result of any kind.
 #[test]
 fn nobody_is_asked_about_what_is_decided_or_has_its_result() {

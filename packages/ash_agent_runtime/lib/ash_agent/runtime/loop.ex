@@ -31,8 +31,10 @@ defmodule AshAgent.Runtime.Loop do
 
   # What the turn needs of whoever goes on with it is in the log before the model is asked.
   defp note_beginning(%{last: last, context: context} = run) do
+    asks? = run.output != nil and match?(%{role: :user}, last) and run.pending == []
+
     context =
-      if match?(%{role: :user}, last) and run.pending == [] and not Output.asked?(context),
+      if asks? and not Output.asked?(context),
         do: Output.mark_asked(context, run.output),
         else: context
 
