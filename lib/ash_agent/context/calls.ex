@@ -81,7 +81,8 @@ defmodule AshAgent.Context.Calls do
   Returns those of the `undecided_tool_calls/1` that somebody was asked about, see `ask_about_tool_call/4`.
 
   If there are any, the conversation is paused. A call that is undecided and not among them has not come that far, such as
-  when the machine stopped right after the model's answer; a run without an approval function executes it.
+  when the machine stopped right after the model's answer; a run without an approval function executes it, unless such a
+  function has decided about another call of the same answer.
 
   ## Examples
 
@@ -111,7 +112,7 @@ defmodule AshAgent.Context.Calls do
 
   ## Options
 
-  #{Options.docs(:approve)}
+  #{Options.docs(:decide)}
 
   ## Examples
 
@@ -122,7 +123,7 @@ defmodule AshAgent.Context.Calls do
   @doc since: "0.1.0"
   @spec approve_tool_call(Context.t(), String.t(), keyword()) :: Context.t()
   def approve_tool_call(%Context{ref: ref} = context, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :approve)
+    opts = Options.validate!(opts, :decide)
 
     ref
     |> Native.context_approve(id, opts[:arguments], opts[:by], opts[:at])
@@ -144,20 +145,21 @@ defmodule AshAgent.Context.Calls do
       {true, false}
   """
   @doc since: "0.1.0"
-  @spec tool_call_approved?(Context.t(), String.t(), arguments :: map()) :: boolean()
+  @spec tool_call_approved?(Context.t(), String.t(), arguments :: map() | String.t()) ::
+          boolean()
   def tool_call_approved?(%Context{ref: ref}, id, arguments)
-      when is_binary(id) and is_map(arguments),
+      when is_binary(id) and (is_map(arguments) or is_binary(arguments)),
       do: ref |> Native.context_is_approved(id, arguments) |> Reply.ok!()
 
   @doc """
   Denies a pending tool call, and returns the new context.
 
   The call's result becomes an error that tells the model so, with the reason in words. If no other call is pending, the
-  iteration is complete. Raises the errors of `approve_tool_call/3`.
+  iteration is complete. Raises the errors of `approve_tool_call/3`, also if other arguments were shown.
 
   ## Options
 
-  #{Options.docs(:deny)}
+  #{Options.docs(:decide)}
 
   ## Examples
 
@@ -172,8 +174,11 @@ defmodule AshAgent.Context.Calls do
   @spec deny_tool_call(Context.t(), String.t(), term(), keyword()) :: Context.t()
   def deny_tool_call(%Context{ref: ref} = context, id, reason \\ nil, opts \\ [])
       when is_binary(id) do
-    opts = Options.validate!(opts, :deny)
-    ref |> Native.context_deny(id, reason, opts[:by], opts[:at]) |> Reply.put!(context)
+    opts = Options.validate!(opts, :decide)
+
+    ref
+    |> Native.context_deny(id, opts[:arguments], reason, opts[:by], opts[:at])
+    |> Reply.put!(context)
   end
 
   @doc """

@@ -115,8 +115,8 @@ defmodule AshAgent.Context.Error do
           "only a pending call can be asked about, approved or denied, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
 
       {:other_arguments, id, paths} ->
-        "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so it was not approved: " <>
-          "they differ#{at_all(paths)}. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or deny the call"
+        "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so nothing was decided: " <>
+          "they differ#{at_all(paths)}. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these with the decision"
 
       {:invalid_usage, nil} ->
         "not a provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>

@@ -110,15 +110,11 @@ defmodule AshAgent.Context.Options do
        "the fork's id, which must differ from the context's. Defaults to a new UUID v4."},
       {:at, time(), "the time of the fork. Defaults to now."}
     ],
-    approve: [
-      {:arguments, metadata(),
+    decide: [
+      {:arguments, [type: {:or, [:map, :string, nil]}, type_doc: "a map or a string"],
        "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
-         "were shown: others are an error, and nothing is approved. Defaults to those that " <>
+         "were shown: others are an error, and nothing is decided. Defaults to those that " <>
          "`AshAgent.Context.Calls.undecided_tool_calls/1` shows."},
-      {:by, :any, "who decides. Defaults to `nil`."},
-      {:at, time(), "when. Defaults to now."}
-    ],
-    deny: [
       {:by, :any, "who decides. Defaults to `nil`."},
       {:at, time(), "when. Defaults to now."}
     ],

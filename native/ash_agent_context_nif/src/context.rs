@@ -100,6 +100,8 @@ pub fn metadata(context: On<'_, Context>) -> Term<'_> {
 
 pub fn to_map(context: On<'_, Context>) -> Term<'_> {
     let encoder = context.encoder();
+    let mut asked = context.calls_to_ask().peekable();
+    let is_asked = asked.peek().is_some();
     map!(
         context.env,
         context {
@@ -110,6 +112,7 @@ pub fn to_map(context: On<'_, Context>) -> Term<'_> {
             created_at: context.created_at(),
             updated_at: context.updated_at(),
             origin: Maybe(context.origin()),
+            asked: Maybe(is_asked.then(|| encoder.calls_with(asked))),
         }
     )
 }
@@ -151,6 +154,17 @@ pub fn approve(
     at: Time,
 ) -> Result<Context, Error> {
     context.approve_tool_call(id, shown.as_ref(), by, at)
+}
+
+pub fn deny(
+    context: &Context,
+    id: &str,
+    shown: Option<Value>,
+    reason: Value,
+    by: Value,
+    at: Time,
+) -> Result<Context, Error> {
+    context.deny_tool_call(id, shown.as_ref(), reason, by, at)
 }
 
 pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {

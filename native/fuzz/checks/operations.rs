@@ -937,7 +937,7 @@ fn take(op: &Op, context: &Context, model: &Model, now: i64) -> Step {
             let (by, reason) = (Value::Nil, why.0.clone());
             let found = match is_approved {
                 true => context.approve_tool_call(&id, None, reason, now),
-                false => context.deny_tool_call(&id, reason, by, now),
+                false => context.deny_tool_call(&id, None, reason, by, now),
             };
             Step::read_back(found, Some(last))
         }

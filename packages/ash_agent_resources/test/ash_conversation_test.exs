@@ -222,6 +222,11 @@ for {resource, moduletags, integrations} <- [
         assert %Context.Error{reason: {:other_arguments, "1", [_ | _]}} = error.reason
         assert AshAgent.Conversation.Error.field(error) == :arguments
         assert [%{id: "1"}] = show(chat, :pending_tool_calls)
+
+        assert {:error, %{errors: [error]}} =
+                 @resource.deny(chat, "1", "no", %{arguments: other}, opts(actor: @mia))
+
+        assert %Context.Error{reason: {:other_arguments, "1", [_ | _]}} = error.reason
       end
 
       assert {:ok, _chat} = approve.(%{"path" => "/tmp/x"})

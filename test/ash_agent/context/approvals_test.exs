@@ -169,9 +169,31 @@ defmodule AshAgent.Context.ApprovalsTest do
         end
 
       assert Exception.message(error) ==
-               "the arguments that were given for the tool call \"a\" are not those that it would run with, so it was not " <>
-                 "approved: they differ at [\"cc\", 0], [\"to\"]. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these, or " <>
-                 "deny the call"
+               "the arguments that were given for the tool call \"a\" are not those that it would run with, so nothing was " <>
+                 "decided: they differ at [\"cc\", 0], [\"to\"]. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these with " <>
+                 "the decision"
+    end
+
+    test "are those that a denial is about, too" do
+      context = asked_about(%{"to" => "ann"})
+      deny = &Context.Calls.deny_tool_call(context, "a", "no", arguments: &1)
+
+      assert reason_of(fn -> deny.(%{"to" => "bob"}) end) == {:other_arguments, "a", [["to"]]}
+      assert context |> status() == :pending
+      assert %{"to" => "ann"} |> deny.() |> status() == :denied
+    end
+
+    test "are a text for a call that has a text" do
+      call = %{id: "a", kind: :custom, name: :query, arguments: "SELECT 1"}
+      context = Context.new("Hi") |> Context.add_assistant_message(nil, [call])
+      approve = &Context.Calls.approve_tool_call(context, "a", arguments: &1)
+
+      for other <- ["SELECT 2", %{"sql" => "SELECT 1"}],
+          do: assert({:other_arguments, "a", [[]]} = reason_of(fn -> approve.(other) end))
+
+      approved = approve.("SELECT 1")
+      assert Context.Calls.tool_call_approved?(approved, "a", "SELECT 1")
+      refute Context.Calls.tool_call_approved?(approved, "a", "SELECT 2")
     end
 
     test "are the call's own when nothing else is said" do
@@ -191,6 +213,46 @@ defmodule AshAgent.Context.ApprovalsTest do
       assert Context.equal?(asked_about(nil), asked_about(%{}))
     end
 
+    test "are in the map of a paused conversation, as those that were approved" do
+      context = asked(["a", "b", "c"]) |> Context.Calls.ask_about_tool_call("a", %{n: 1})
+
+      approved =
+        context |> Context.Calls.ask_about_tool_call("b") |> Context.Calls.approve_tool_call("b")
+
+      for context <- [context, approved, Context.Calls.approve_tool_call(context, "a")] do
+        map = Context.to_map(context)
+        copy = Context.create!(map)
+        assert Context.to_map(copy) == map
+        assert Context.Calls.asked_tool_calls(copy) == map.asked
+        assert %{id: "a", arguments: %{n: 1}} = hd(map.asked)
+        assert Context.pending_tool_calls(copy) == Context.pending_tool_calls(context)
+      end
+
+      assert for(call <- Context.to_map(approved).asked, do: call.id) == ["a", "b"]
+      ended = Context.interrupt(approved)
+      refute is_map_key(Context.to_map(ended), :asked)
+      refute is_map_key(Context.to_map(asked()), :asked)
+    end
+
+    test "are of pending calls in a map, too" do
+      own = asked() |> Context.to_map() |> Map.delete(:asked)
+      create = &Context.create(Map.put(own, :asked, &1))
+
+      for {wrong, reason} <- [
+            {[%{id: "x"}], {:unknown_tool_call, "x", ["a"]}},
+            {[%{}], {:invalid, [:asked, 0, :id], "text"}},
+            {[1], {:invalid, [:asked, 0], "a tool call map"}},
+            {%{}, {:invalid, [:asked], "a list"}}
+          ],
+          do: assert({:error, %Context.Error{reason: ^reason}} = create.(wrong))
+
+      # Only a call's own arguments can be a text.
+      for shown <- [nil, "{}"] do
+        assert {:ok, context} = create.([%{"id" => "a", "arguments" => shown}])
+        assert Context.Calls.asked_tool_calls(context) == Context.pending_tool_calls(context)
+      end
+    end
+
     test "can be noted for a pending call only" do
       approved = Context.Calls.approve_tool_call(asked(), "a")
       ask = &Context.Calls.ask_about_tool_call(&1, "a", %{n: 1})
@@ -204,7 +266,7 @@ defmodule AshAgent.Context.ApprovalsTest do
       for wrong <- [
             fn -> Context.Calls.ask_about_tool_call(asked(), "a", "{}") end,
             fn -> Context.Calls.ask_about_tool_call(asked(), "a", %{}, by: 1) end,
-            fn -> Context.Calls.approve_tool_call(asked(), "a", arguments: "{}") end,
+            fn -> Context.Calls.approve_tool_call(asked(), "a", arguments: []) end,
             fn -> Context.Calls.tool_call_approved?(asked(), "a", nil) end
           ],
           do: assert_caller_bug(wrong)

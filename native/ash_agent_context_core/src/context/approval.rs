@@ -72,12 +72,7 @@ impl Context {
         let (slot, call, asked) = self.find_undecided(id, "approved")?;
         let own = &call.arguments.value;
         let to_run = asked.unwrap_or(own);
-        if let Some(shown) = shown.filter(|shown| *shown != to_run) {
-            return Err(Error::OtherArguments {
-                id: id.into(),
-                paths: find_differences(shown, to_run, MOST_DIFFERENCES),
-            });
-        }
+        check_shown(id, shown, to_run)?;
         let decision = Decision {
             approved: true,
             by,
@@ -97,18 +92,20 @@ impl Context {
         }))
     }
 
-    /// Ends a pending call with an error that tells the model of the denial.
+    /// Ends a pending call with an error that tells the model of the denial. `shown` is as in [`Context::approve_tool_call`].
     ///
     /// # Errors
-    /// As [`Context::ask_about_tool_call`].
+    /// As [`Context::approve_tool_call`].
     pub fn deny_tool_call(
         &self,
         id: &str,
+        shown: Option<&Value>,
         reason: Value,
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let (slot, _, asked) = self.find_undecided(id, "denied")?;
+        let (slot, call, asked) = self.find_undecided(id, "denied")?;
+        check_shown(id, shown, asked.unwrap_or(&call.arguments.value))?;
         let outcome = make_denial(&reason);
         let decision = Decision {
             approved: false,
@@ -146,17 +143,37 @@ impl Context {
     /// Returns the calls that have neither a decision nor a result, each with the arguments that it would run with. With
     /// `asked`, only those that somebody was asked about; the others may run where nobody has to be asked.
     pub fn undecided_calls(&self, asked: bool) -> impl Iterator<Item = (&ToolCall, &Value)> {
+        self.open_calls().filter_map(move |(slot, call, exchange)| {
+            let is_wanted = !asked || exchange.decisions.is_asked(slot);
+            let is_pending = exchange.status(slot) == CallStatus::Pending;
+            let arguments = exchange.decisions.asked_arguments(slot);
+            let arguments = arguments.unwrap_or(&call.arguments.value);
+            (is_pending && is_wanted).then_some((call, arguments))
+        })
+    }
+
+    /// Returns the calls without a result that somebody was asked about or has approved, each with the arguments that were
+    /// shown: those that have to be asked about where decisions do not count.
+    pub fn calls_to_ask(&self) -> impl Iterator<Item = (&ToolCall, &Value)> {
+        self.open_calls().filter_map(|(slot, call, exchange)| {
+            let decision = exchange.decision(slot);
+            let shown = match decision {
+                Some(decision) => decision.arguments.as_ref(),
+                None => exchange.decisions.asked_arguments(slot),
+            };
+            let shown = shown.unwrap_or(&call.arguments.value);
+            let is_asked = decision.is_some() || exchange.decisions.is_asked(slot);
+            is_asked.then_some((call, shown))
+        })
+    }
+
+    fn open_calls(&self) -> impl Iterator<Item = (usize, &ToolCall, &Exchange)> {
         let entry = self.current().last();
         let calls = entry.and_then(|entry| Some((entry, entry.exchange.as_deref()?)));
-        calls.into_iter().flat_map(move |(entry, exchange)| {
+        calls.into_iter().flat_map(|(entry, exchange)| {
             let calls = entry.message.calls.iter().enumerate();
-            calls.filter_map(move |(slot, call)| {
-                let is_wanted = !asked || exchange.decisions.is_asked(slot);
-                let is_pending = exchange.status(slot) == CallStatus::Pending;
-                let arguments = exchange.decisions.asked_arguments(slot);
-                let arguments = arguments.unwrap_or(&call.arguments.value);
-                (is_pending && is_wanted).then_some((call, arguments))
-            })
+            let calls = calls.map(move |(slot, call)| (slot, call, exchange));
+            calls.filter(|(slot, _, exchange)| exchange.slot(*slot).is_none())
         })
     }
 
@@ -231,6 +248,17 @@ fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exc
     let slot = entry.message.find_call(id)?;
     let call = entry.message.calls.get(slot)?;
     Some((slot, call, entry.exchange.as_deref()?))
+}
+
+/// A decision about other arguments than those that would run is none.
+fn check_shown(id: &str, shown: Option<&Value>, to_run: &Value) -> Result<(), Error> {
+    match shown.filter(|shown| *shown != to_run) {
+        None => Ok(()),
+        Some(shown) => Err(Error::OtherArguments {
+            id: id.into(),
+            paths: find_differences(shown, to_run, MOST_DIFFERENCES),
+        }),
+    }
 }
 
 /// An approval holds for the name and the arguments in this digest.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::import::defaults::Defaults;
 use crate::storage::head::DocumentHead;
 use crate::storage::iterations::Opened;
-use crate::storage::take::{fields, Form};
+use crate::storage::take::{fields, read_text, Form};
 use crate::value::fields::Keys;
 use crate::value::node::Node;
 use crate::value::time::Time;
@@ -14,7 +14,7 @@ use crate::value::Value;
 const CURRENT_ITERATION: &str = "current_iteration";
 
 const ATTRIBUTES: &str =
-    "one of :id, :iterations, :current_iteration, :metadata, :origin, :created_at, :updated_at";
+    "one of :id, :iterations, :current_iteration, :metadata, :origin, :asked, :created_at, :updated_at";
 
 impl Context {
     /// Makes a context from attributes.
@@ -71,11 +71,21 @@ impl Context {
     }
 }
 
+/// Reads a call as `asked_tool_calls/1` returns it. A text can only be the call's own.
+fn read_asked(call: Node<'_>, form: Form) -> Result<(Box<str>, Option<Value>), Error> {
+    let mut fields = fields(call, "a tool call map", form)?;
+    let id = fields.read("id", read_text)?;
+    let shown = fields.read_given("arguments", |shown| form.read_term(shown))?;
+    Ok((id, shown.filter(|shown| matches!(shown, Value::Map(_)))))
+}
+
 struct Attributes {
     frame: DocumentHead,
     /// The conversation of the given iterations.
     iterations: Option<Context>,
     current: Option<u64>,
+    /// The calls that somebody was asked about, with the arguments that were shown.
+    asked: Vec<(Box<str>, Option<Value>)>,
     keys: Keys,
 }
 
@@ -90,6 +100,7 @@ impl Attributes {
         let attributes = Self {
             frame: DocumentHead::take(&mut fields)?,
             current: fields.read_given(CURRENT_ITERATION, current)?,
+            asked: fields.read_each("asked", |call| read_asked(call, form))?,
             iterations: match fields.take_list("iterations")? {
                 None => None,
                 Some(nodes) => {
@@ -106,6 +117,10 @@ impl Attributes {
     }
 
     fn put_on(mut self, mut context: Context, at: Time) -> Result<Context, Error> {
+        for (id, shown) in &self.asked {
+            let asked = context.ask_about_tool_call(id, shown.clone(), at);
+            context = asked.map_err(|error| error.within(self.keys.spell("asked")))?;
+        }
         self.frame.updated_at.get_or_insert(at);
         self.frame.put_on(&mut context.log);
         context.grown();

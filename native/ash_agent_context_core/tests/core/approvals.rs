@@ -80,7 +80,7 @@ fn an_approval_holds_for_the_arguments_that_were_asked_about() {
 }
 
 #[test]
-fn who_was_shown_other_arguments_approves_nothing() {
+fn who_was_shown_other_arguments_decides_nothing() {
     let own = waiting(&path("x"));
     let asked = own
         .ask_about_tool_call("a", Some(path("y")), at(0))
@@ -93,9 +93,15 @@ fn who_was_shown_other_arguments_approves_nothing() {
         };
         assert_eq!(
             try_approve(&context, Some(&path(other))).err(),
-            Some(refused)
+            Some(refused.clone())
         );
         assert_eq!(context.tool_call_status("a"), Some(CallStatus::Pending));
+
+        let deny = |shown: Option<&Value>| {
+            context.deny_tool_call("a", shown, Value::Nil, Value::Nil, at(0))
+        };
+        assert_eq!(deny(Some(&path(other))).err(), Some(refused));
+        assert!(deny(Some(&path(to_run))).unwrap() == deny(None).unwrap());
 
         let approved = stored(&approve(&context, Some(&path(to_run))));
         assert!(approved == approve(&context, None));
@@ -162,13 +168,39 @@ fn somebody_who_was_asked_stays_asked_whatever_the_arguments() {
     );
 }
 
+#[test]
+fn what_was_asked_or_approved_and_has_no_result_is_to_be_asked_where_decisions_do_not_count() {
+    let own = waiting(&path("x"));
+    let asked = own.ask_about_tool_call("a", None, at(0)).unwrap();
+    let other = own
+        .ask_about_tool_call("a", Some(path("y")), at(0))
+        .unwrap();
+    let denied = asked.deny_tool_call("a", None, Value::Nil, Value::Nil, at(0));
+    for (context, shown) in [
+        (own.clone(), None),
+        (asked.clone(), Some("x")),
+        (other.clone(), Some("y")),
+        (approve(&own, None), Some("x")),
+        (approve(&other, None), Some("y")),
+        (denied.unwrap(), None),
+        (
+            approve(&other, None).answers(&[("a", Value::text("gone"))]),
+            None,
+        ),
+    ] {
+        let context = stored(&context);
+        let to_ask: Vec<_> = context.calls_to_ask().map(|(_, shown)| shown).collect();
+        assert_eq!(to_ask, shown.map(path).iter().collect::<Vec<_>>());
+    }
+}
+
 /// What ends the wait: a decision, or a result of any kind.
 #[test]
 fn nobody_is_asked_about_what_is_decided_or_has_its_result() {
     let asked = waiting(&path("x"))
         .ask_about_tool_call("a", None, at(0))
         .unwrap();
-    let denied = asked.deny_tool_call("a", Value::Nil, Value::Nil, at(0));
+    let denied = asked.deny_tool_call("a", None, Value::Nil, Value::Nil, at(0));
     for context in [
         approve(&asked, None),
         denied.unwrap(),
@@ -305,7 +337,7 @@ fn a_denial_keeps_what_it_was_asked_about() {
         .ask_about_tool_call("a", Some(path("y")), at(0))
         .unwrap();
     let denied = context
-        .deny_tool_call("a", Value::Nil, Value::Nil, at(0))
+        .deny_tool_call("a", None, Value::Nil, Value::Nil, at(0))
         .unwrap();
     let denied = stored(&denied);
     assert_eq!(

@@ -30,6 +30,21 @@ defmodule AshAgent.Runtime do
   were running when it was cut short, they may run twice without a store, so use `:store`, make tools idempotent, or call
   `AshAgent.Context.interrupt/2` first. If the last answer broke off, the model is asked to continue it.
 
+  A turn runs with the rights of whoever asked: the log says that it was asked with a `:runtime_context`, which itself is never
+  stored. Whoever continues it has to give one, which the log notes, or `:restore_context` has to find it by the metadata of
+  the message that asked. Otherwise the error is `{:missing_option, :runtime_context}`, and nothing is run.
+
+      iex> alias AshAgent.{Context, Runtime}
+      iex> {:ok, context} = Context.create(%{})
+      iex> context = Context.add_user_message(context, "Export the customers", metadata: %{"user" => "guest"})
+      iex> {:error, error} = Runtime.run(context, llm: fn _ -> {:error, :overloaded} end, runtime_context: %{actor: "guest"})
+      iex> opts = [llm: fn _ -> {:ok, %{content: "12 rows"}} end]
+      iex> {:error, %{reason: {:missing_option, :runtime_context}}} = Runtime.resume(error.context, opts)
+      iex> restore = fn %{"user" => user} -> {:ok, %{actor: user}} end
+      iex> {:ok, result} = Runtime.resume(error.context, [restore_context: restore] ++ opts)
+      iex> result.output
+      "12 rows"
+
   ## Streams
 
   If the model can stream, the run reads its answer as it arrives, and calls `:on_event` for each piece, see
@@ -208,7 +223,7 @@ defmodule AshAgent.Runtime do
   alias AshAgent.{Context, LLM}
   alias AshAgent.Options, as: Check
 
-  alias AshAgent.Runtime.{Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
+  alias AshAgent.Runtime.{Authority, Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
   alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer}
 
   @doc """
@@ -249,7 +264,11 @@ defmodule AshAgent.Runtime do
   @doc false
   # `within` describes the runs around this one, see AshAgent.Runtime.SubAgent: how many there are, their permissions, and
   # the bounds that they share.
-  def run(context, opts, within), do: run_prepared(context, options(opts), within)
+  def run(context, opts, within) do
+    opts = options(opts)
+    given? = within.depth == 0 and opts[:runtime_context] != nil
+    run_prepared(context, opts, Map.put(within, :given?, given?))
+  end
 
   @doc false
   # Takes the result of `prepare/1`, and the options of its run.
@@ -259,8 +278,10 @@ defmodule AshAgent.Runtime do
     events = Events.new(opts, %{context_id: opening.id}, within[:watch])
 
     reply =
-      case find_missing(context, opening, opts) do
-        nil -> execute(context, opening, events, opts, within)
+      with nil <- find_missing(context, opening, opts),
+           {:ok, opts} <- Authority.complete(opts, context) do
+        execute(context, opening, events, opts, within)
+      else
         option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
       end
 
@@ -286,12 +307,19 @@ defmodule AshAgent.Runtime do
   @doc false
   # A paused conversation waits for decisions wherever it is opened: if nobody can be asked, they are missing. Its calls have
   # a note that somebody was asked about them. Those of conversations that earlier releases stored do not, so the status
-  # counts, too.
+  # counts, too. Where an approval function was cut short in the middle of an answer, the rest of its calls wait for it.
   def undecided?(_context, _kept, approval) when is_function(approval), do: false
 
   def undecided?(context, kept, _approval) do
     Context.Calls.asked_tool_calls(context) != [] or
-      (match?(%{status: :paused}, kept) and Context.Calls.undecided_tool_calls(context) != [])
+      (Context.Calls.undecided_tool_calls(context) != [] and
+         (match?(%{status: :paused}, kept) or partly_decided?(context)))
+  end
+
+  defp partly_decided?(%{current_iteration: number} = context) do
+    Enum.any?(Context.get_iteration(context, number).tool_calls, fn %{id: id} ->
+      match?(%{by: :approval}, Context.Calls.tool_call_decision(context, id))
+    end)
   end
 
   @doc false

@@ -35,8 +35,8 @@ defmodule AshAgent.Session do
   It claims the conversation, or creates it, and is its only writer until it stops. Its runs write as
   `AshAgent.Runtime.run/2` describes. Waiting prompts, `prompt_async/3` and `steer/3` are stored before they are confirmed.
   A session that replaces one that died continues the turn that was cut short, and then takes the waiting prompts; only
-  subscribers get their answers. A turn or prompt that came with a `:runtime_context`, which is never stored, is parked
-  instead: it waits until `resume/2` gives one.
+  subscribers get their answers. A turn or prompt that came with a `:runtime_context`, which is never stored, continues
+  with the one that `:restore_context` finds; without one it is parked, and waits until `resume/2` gives one.
 
   If somebody else has claimed the conversation, which happens to a session that was stopped for longer than its
   `:lease`, it kills its run, all its callers get an error with `{:store_error, {:owned, owner}}`, and it stops with
@@ -289,7 +289,8 @@ defmodule AshAgent.Session do
   a decision, and asks the model if it has not answered.
 
   Use it after decisions, and for conversations that were cut short. Tools run with the runtime context of whoever asked,
-  unless you give another; if that is gone with an earlier session, the error is `{:missing_option, :runtime_context}`. If
+  unless you give another; if that is gone with an earlier session, and `:restore_context` does not find it, the error is
+  `{:missing_option, :runtime_context}`. If
   the conversation ends with an answer, it returns that.
 
   ## Options

@@ -26,7 +26,7 @@ defmodule AshAgent.Conversation.Change do
   | `:say` | update | `input` or `parts`, `metadata`, `wait` |
   | `:resume` | update | `wait` |
   | `:approve` | update | `call_id`, `arguments` |
-  | `:deny` | update | `call_id`, `reason` |
+  | `:deny` | update | `call_id`, `reason`, `arguments` |
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
 
@@ -110,8 +110,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp does(:approve, changeset, context) do
     edit_after(changeset, [status: :paused], fn conversation ->
-      shown = Changeset.get_argument(changeset, :arguments)
-      opts = [by: Asker.identity(context.actor)] ++ if shown, do: [arguments: shown], else: []
+      opts = decision(changeset, context)
       Context.Calls.approve_tool_call(conversation, call_id(changeset), opts)
     end)
   end
@@ -119,10 +118,8 @@ defmodule AshAgent.Conversation.Change do
   defp does(:deny, changeset, context) do
     edit_after(changeset, [status: :paused], fn conversation ->
       reason = Changeset.get_argument(changeset, :reason)
-
-      Context.Calls.deny_tool_call(conversation, call_id(changeset), reason,
-        by: Asker.identity(context.actor)
-      )
+      opts = decision(changeset, context)
+      Context.Calls.deny_tool_call(conversation, call_id(changeset), reason, opts)
     end)
   end
 
@@ -324,6 +321,13 @@ defmodule AshAgent.Conversation.Change do
       {:error, error} -> {:error, error}
     end
   end
+
+  # Who decides, and the arguments that were shown to them.
+  defp decision(changeset, context),
+    do: [
+      by: Asker.identity(context.actor),
+      arguments: Changeset.get_argument(changeset, :arguments)
+    ]
 
   defp call_id(changeset), do: Changeset.get_argument(changeset, :call_id)
 

@@ -101,7 +101,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:say, message() ++ wait())
     |> update(:resume, wait())
     |> update(:approve, [call(), argument(:arguments, :map)])
-    |> update(:deny, [call(), argument(:reason, :string)])
+    |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
     |> update(:delta, [])

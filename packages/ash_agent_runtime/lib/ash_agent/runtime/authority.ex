@@ -1,19 +1,24 @@
 defmodule AshAgent.Runtime.Authority do
   @moduledoc false
 
-  # The rights of a turn's tools: the runtime context that came with its message, or else that of the session, whoever
-  # approves and resumes.
+  # The rights of a turn's tools: the runtime context that came with its message, or else that of the session that it came to,
+  # whoever approves and resumes, and in whichever session.
   #
   # A runtime context is never stored. The metadata of an iteration has `"runtime_context"`, a list of notes on who gave one
   # for a run that began there, so that nobody goes on with the rights of somebody else when it is gone. A message that waits
-  # in a store has a mark in its own metadata until the conversation has it.
+  # in a store has a mark in its own metadata until the conversation has it. Where one is gone, the application may know
+  # the person by the metadata of the message that asked, which the note names.
   #
   # Here it is an option of a run: `[]` for the session's own, `[runtime_context: map]`, or `gone/0`.
 
   alias AshAgent.Context
+  alias AshAgent.Runtime.{Loop, Run, Sealed, ToolExecutor}
 
   @key "runtime_context"
   @gone [runtime_context: :gone]
+
+  # The application may look for a person for so many milliseconds.
+  @patience 5_000
 
   @doc "One that is not the session's own, and that nobody has any more."
   def gone, do: @gone
@@ -30,19 +35,85 @@ defmodule AshAgent.Runtime.Authority do
   @doc "The options of a job, with one that is given again in place of one that is gone."
   def restore(opts, again), do: if(take(opts) == @gone, do: take(again) ++ opts, else: opts)
 
+  @doc """
+  Returns the options of a run that is in no session, with the runtime context of whoever asked if none is given, or
+  `:runtime_context` if that is gone.
+  """
+  def complete(opts, context) do
+    with nil <- opts[:runtime_context],
+         true <- Loop.acts?(context, opts) and read(context) == @gone,
+         look = &recover(@gone, context, &1, opts),
+         @gone <- ToolExecutor.with_supervisor(opts[:supervisor], look) do
+      :runtime_context
+    else
+      [runtime_context: found] -> {:ok, Keyword.put(opts, :runtime_context, found)}
+      _given_or_not_needed -> {:ok, opts}
+    end
+  end
+
+  @doc """
+  Asks the application's `:restore_context` for one that is gone, with the metadata of the message that asked for the turn of
+  this context. It stays gone if there is no such function, no such message, or no answer.
+  """
+  def recover(authority, context, supervisor, opts)
+
+  def recover(@gone, context, supervisor, opts) do
+    with restore when is_function(restore, 1) <- opts[:restore_context],
+         %{} = message <- find_asked(context),
+         ask = fn -> restore.(message[:metadata] || %{}) end,
+         {:ok, {:ok, %{} = found}} when not is_struct(found) <-
+           Sealed.run_task(supervisor, ask, @patience) do
+      [runtime_context: found]
+    else
+      _nothing -> @gone
+    end
+  end
+
+  def recover(known, _context, _supervisor, _opts), do: known
+
   ## In the log
 
-  @doc "Reads it from the log of a conversation whose turn nobody here has asked for: the session's own, or gone."
-  def read(context), do: if(notes_of_turn(context) == [], do: [], else: @gone)
+  @doc """
+  Reads it from the log of a conversation whose turn nobody here has asked for: the session's own, or gone. `own` is the session's
+  runtime context.
+  """
+  def read(context, own \\ %{}) do
+    case notes_of_turn(context) do
+      [] ->
+        []
 
-  @doc "Notes whether a prompt, whose message has just been added, came with one."
-  def note_prompt(context, [_ | _]), do: note(context, [%{"given" => "prompt"}])
+      [%{"given" => "session"} = note | later] ->
+        same? = own != %{} and note["as"] == identify(own)
+        if same? and Enum.all?(later, &(&1["given"] == "turn")), do: [], else: @gone
+
+      _given ->
+        @gone
+    end
+  end
+
+  @doc "Notes whether a prompt, whose message has just been added, came with one, or else which session's own it has."
+  def note_prompt(context, authority, own \\ %{})
+  def note_prompt(context, [_ | _], _own), do: note_last(context, %{"given" => "prompt"})
 
   # Notes on an earlier prompt, whose message has no answer and is beside this one, do not apply to it.
-  def note_prompt(context, []) do
-    if notes(context, context.current_iteration) == [],
+  def note_prompt(context, [], own) do
+    context =
+      if notes(context, context.current_iteration) == [],
+        do: context,
+        else: note(context, [%{"given" => "none"}])
+
+    if own == %{},
       do: context,
-      else: note(context, [%{"given" => "none"}])
+      else: note_last(context, %{"given" => "session", "as" => identify(own)})
+  end
+
+  @doc "Notes that a run in no session was given one: for a new message, or to go on with a turn."
+  def note_run(context, last) do
+    new? = last != nil and List.last(Run.said(context, context.current_iteration)) == last
+
+    if new? and notes_of_turn(context) == [],
+      do: note_prompt(context, @gone),
+      else: note_resume(context, nil)
   end
 
   @doc "Notes that whoever resumed gave one."
@@ -55,11 +126,49 @@ defmodule AshAgent.Runtime.Authority do
   def add_message(context, input, opts) do
     notes = notes_of_turn(context)
     context = Context.add_user_message(context, input, opts)
-    if notes_of_turn(context) == [] and notes != [], do: note(context, notes), else: context
+
+    cond do
+      notes == [] -> context
+      notes_of_turn(context) == [] -> note(context, notes)
+      true -> note_last(context, %{"given" => "turn"})
+    end
   end
+
+  # Names the message by its iteration and its place among those of users.
+  defp note_last(%{current_iteration: number} = context, new) do
+    place = [number, length(Run.said(context, number)) - 1]
+    note(context, [Map.put(new, "message", place)])
+  end
+
+  # A digest by which a session's own is known again: of its actor and tenant, or of all of it where it has neither. The next
+  # life of a session has other processes, and an actor that was loaded anew may differ in all but its id.
+  defp identify(own) do
+    people = own |> Map.take([:actor, :tenant]) |> Map.new(fn {key, who} -> {key, name(who)} end)
+
+    handle? = &(is_pid(&1) or is_reference(&1) or is_port(&1) or is_function(&1))
+    known = if people == %{}, do: Map.reject(own, fn {_key, value} -> handle?.(value) end)
+    bytes = :erlang.term_to_binary(known || people, [:deterministic])
+    "sha256:" <> Base.encode16(:crypto.hash(:sha256, bytes), case: :lower)
+  end
+
+  defp name(%kind{id: id}) when is_binary(id) or is_integer(id), do: {kind, id}
+  defp name(%{id: id}) when is_binary(id) or is_integer(id), do: id
+  defp name(who), do: who
 
   defp note(%{current_iteration: number} = context, new),
     do: Context.put_iteration_metadata(context, number, @key, notes(context, number) ++ new)
+
+  # Whoever asked gave the last one. A message beside theirs that has no note may be of somebody else.
+  defp find_asked(context) do
+    notes = context |> notes_of_turn() |> Enum.reverse()
+    noted = for %{"message" => place} <- notes, do: place
+
+    with %{"message" => [number, index]} when is_integer(number) and index >= 0 <-
+           Enum.find(notes, &(&1["given"] in ["prompt", "session"])),
+         messages = Run.said(context, number),
+         true <- Enum.all?(index..(length(messages) - 1)//1, &([number, &1] in noted)),
+         do: Enum.at(messages, index)
+  end
 
   # The valid notes, of the last iteration of the turn that has any.
   defp notes_of_turn(context) do

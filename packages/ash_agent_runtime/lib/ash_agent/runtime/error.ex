@@ -42,8 +42,8 @@ defmodule AshAgent.Runtime.Error do
     * `{:refused, words}` - the model refused to give the typed answer, in its own words
     * `{:missing_option, :output}` - the turn was asked for a typed answer, and there is no `:output`; nothing was run
     * `{:missing_option, :approval}` - the conversation is paused for decisions, and there is no `:approval`; nothing was run
-    * `{:missing_option, :runtime_context}` - a session's turn was asked with a `:runtime_context` of its own, which is not stored and is gone
-      with an earlier session; nothing was run
+    * `{:missing_option, :runtime_context}` - the turn was asked with a `:runtime_context`, which is not stored, was not given again, and was
+      not found by `:restore_context`; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
@@ -204,8 +204,8 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe({:missing_option, :runtime_context}) do
-    "the turn was asked with a :runtime_context of its own, which is not stored and is gone with the session that had it, so " <>
-      "nothing was run with the rights of somebody else. Resume with the :runtime_context of whoever asked"
+    "the turn was asked with a :runtime_context of its own, which is not stored and is gone, so nothing was run with the rights of " <>
+      "somebody else. Resume with the :runtime_context of whoever asked, or pass :restore_context to find it by the message"
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"

@@ -4,12 +4,14 @@ defmodule AshAgent.Runtime.Loop do
   # The steps of a run: ask the model, execute its calls, and repeat until there is a reason to stop.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls, TypedAnswer}
+  alias AshAgent.Runtime.{Authority, Bounds, Events, Journal, ModelCall, Output, Run}
+  alias AshAgent.Runtime.{ToolCalls, TypedAnswer}
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
   def run(%Run{} = run) do
     {:stop, run, reason} =
       with {:ok, run} <- check_price(run),
+           {:ok, run} <- run |> note_beginning() |> Run.check(),
            {:ok, run} <- begin_journal(run),
            {:ok, run} <- finish_turn(run),
            do: iterate(run)
@@ -25,6 +27,23 @@ defmodule AshAgent.Runtime.Loop do
     else
       _may_ask -> {:ok, run}
     end
+  end
+
+  # What the turn needs of whoever goes on with it is in the log before the model is asked.
+  defp note_beginning(%{last: last, context: context} = run) do
+    asks? = run.output != nil and match?(%{role: :user}, last) and run.pending == []
+
+    context =
+      if asks? and not Output.asked?(context),
+        do: Output.mark_asked(context, run.output),
+        else: context
+
+    context =
+      if run.given? and not answered?(last),
+        do: Authority.note_run(context, last),
+        else: context
+
+    if context == run.context, do: run, else: Run.put_context(run, context)
   end
 
   # The beginning of the run is stored before it does anything.

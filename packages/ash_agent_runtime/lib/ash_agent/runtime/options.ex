@@ -55,8 +55,13 @@ defmodule AshAgent.Runtime.Options do
             {:request_notes, {:in, [:whole, :hashes]}, [default: :whole],
              "whether the fields of requests and the tools are kept with the conversation, or digests of them, see " <>
                "`AshAgent.Context.Audit.put_request/4`."},
-            {:runtime_context, :map, [default: %{}],
-             "passed to the tools and never stored, such as `%{agent: .., domain: .., actor: .., tenant: ..}`."},
+            {:runtime_context, :map,
+             "passed to the tools and never stored, such as `%{agent: .., domain: .., actor: .., tenant: ..}`. The log says that there " <>
+               "was one, and whoever goes on with the turn has to give one again. Defaults to an empty map."},
+            {:restore_context, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of arity 1"],
+             "finds a runtime context again for a turn that is continued where it is gone, such as after a restart: gets the metadata " <>
+               "of the user message that asked, as the conversation has it, and returns `{:ok, runtime_context}`. After anything " <>
+               "else, and after 5 seconds, it is missing. Defaults to no function."},
             {:timeout, :milliseconds, [default: :infinity], "the time for the whole run."},
             {:llm_timeout, :milliseconds, [default: 120_000],
              "the time for one answer of the model."},

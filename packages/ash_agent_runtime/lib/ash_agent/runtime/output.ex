@@ -5,6 +5,7 @@ defmodule AshAgent.Runtime.Output do
 
   alias AshAgent.{Context, LLM, Output}
   alias AshAgent.LLM.Client
+  alias AshAgent.Runtime.Run
 
   @tool Output.tool_name()
   @description "Gives the final answer. Call it once, when you are done, and do not answer in text."
@@ -125,6 +126,22 @@ defmodule AshAgent.Runtime.Output do
   def instruct(_output, context), do: context
 
   ## A turn remembers that it has a type
+
+  @doc "Marks the iteration of a message that asks for an answer. Another message beside it may ask for text."
+  def mark_asked(context, nil), do: context
+
+  def mark_asked(%{current_iteration: number} = context, output) do
+    asked = length(Run.said(context, number))
+    context = mark(output, context)
+    Context.put_iteration_metadata(context, number, "output_asked", asked)
+  end
+
+  @doc "Returns whether a message that asks for an answer is the last one of its iteration."
+  def asked?(%{current_iteration: number} = context) do
+    with %{metadata: %{"output_asked" => asked}} <- Context.get_iteration(context, number),
+         do: asked == length(Run.said(context, number)),
+         else: (_not_marked -> false)
+  end
 
   @doc "Marks the iteration, so that nobody goes on with it without its type."
   def mark(nil, context), do: context

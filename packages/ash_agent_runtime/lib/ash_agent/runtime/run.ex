@@ -18,6 +18,7 @@ defmodule AshAgent.Runtime.Run do
   #     `scope` - how tools run
   #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
   #   * `outermost?` - `false` in a sub-agent
+  #   * `given?` - `true` in a run that is in no session and was given a `:runtime_context`
   #   * `first_iteration`, `max_iterations` - the beginning of the turn, and its limit
   #   * `timeout`, `deadline`, `llm_timeout` - the time limits
   #   * `stream?` - `true` if the model streams its answers
@@ -55,7 +56,7 @@ defmodule AshAgent.Runtime.Run do
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
-  @own ~w(model tools offered_tools tool_context scope outermost? first_iteration deadline)a ++
+  @own ~w(model tools offered_tools tool_context scope outermost? given? first_iteration deadline)a ++
          ~w(stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
            [fresh?: false, noted?: false, earlier: %{}, call_notes: [], called: 0] ++
@@ -91,12 +92,13 @@ defmodule AshAgent.Runtime.Run do
       tools: ToolExecutor.by_name(tools),
       offered_tools: offered,
       output: output,
-      tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
+      tool_context: ToolExecutor.tool_context(opts[:runtime_context] || %{}),
       supervisor: supervisor,
       scope: scope,
       gate: gate,
       bounds: bounds,
       outermost?: within.bounds == nil,
+      given?: within[:given?] || false,
       # The exact number does not matter if it is too far back to continue.
       first_iteration: max(opening.turn_start, context.current_iteration - opts[:max_iterations]),
       deadline: Deadline.new(opts[:timeout]),
@@ -145,6 +147,15 @@ defmodule AshAgent.Runtime.Run do
   def check(%__MODULE__{refused: nil} = run), do: {:ok, run}
   def check(%__MODULE__{refused: reason} = run), do: {:stop, run, {:failed, reason}}
 
+  @doc "Returns the messages of users in an iteration, without requests for another typed answer."
+  def said(context, number) do
+    Enum.filter(Context.get_iteration_messages(context, number), fn
+      %{content: [%{type: :tool_result} | _]} -> false
+      %{metadata: %{output_retry: _number}} -> false
+      message -> message.role == :user
+    end)
+  end
+
   @doc "Returns the last message of the current iteration, or `nil`."
   def last_message(context),
     do: context |> Context.get_iteration_messages(context.current_iteration) |> List.last()
@@ -176,7 +187,7 @@ defmodule AshAgent.Runtime.Run do
 
       messages ->
         add = &Authority.add_message(&2, &1.input, metadata: &1.metadata)
-        context = Enum.reduce(messages, run.context, add)
+        context = messages |> Enum.reduce(run.context, add) |> Output.mark_asked(run.output)
 
         ids = for %{id: id} <- messages, do: id
         run = if run.journal, do: update_in(run.journal.taken, &(&1 ++ ids)), else: run

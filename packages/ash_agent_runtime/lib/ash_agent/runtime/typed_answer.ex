@@ -23,6 +23,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     unfinished? = pending != [] or last == nil or match?(%{role: :assistant}, last)
 
     retry?(last) or
+      (match?(%{role: :user}, last) and Runtime.Output.asked?(context)) or
       (unfinished? and number >= turn_start and
          match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number)))
   end

@@ -39,8 +39,9 @@ defmodule AshAgent.Session.Decision do
       {{:denied, id, reason}, []} ->
         {:ok, Context.Calls.deny_tool_call(context, id, reason, opts)}
 
-      # It may have been carried out, so nobody can say that it was denied.
+      # It may have been carried out, so nobody can say that it was denied. Otherwise it is a denial like any other.
       {{:denied, id, reason}, _started} ->
+        _denied = Context.Calls.deny_tool_call(context, id, reason, opts)
         metadata = %{settled: %{id => settlement(decision, opts)}}
         result = %{id: id, result: Repeat.make_unknown(reason)}
         {:ok, Context.add_tool_results(context, [result], metadata: metadata)}

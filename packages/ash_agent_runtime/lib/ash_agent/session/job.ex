@@ -1,7 +1,7 @@
 defmodule AshAgent.Session.Job do
   @moduledoc false
 
-  # The reason to start a run: a prompt, or to continue the turn (`:resume`).
+  # The reason to start a run: a prompt, a message that came too late for its turn (`:steer`), or to continue the turn (`:resume`).
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Authority, Loop}
@@ -36,12 +36,17 @@ defmodule AshAgent.Session.Job do
       else: context
   end
 
-  defp add_input(context, %{input: input, opts: opts}, _runtime) do
-    message = if opts[:metadata], do: [metadata: opts[:metadata]], else: []
+  defp add_input(context, %{kind: :steer, input: input, opts: opts}, _runtime),
+    do: context |> Context.interrupt() |> Authority.add_message(input, metadata(opts))
+
+  defp add_input(context, %{input: input, opts: opts}, runtime) do
+    message = metadata(opts)
 
     context
     |> Context.interrupt()
     |> Context.add_user_message(input, message)
-    |> Authority.note_prompt(Authority.take(opts))
+    |> Authority.note_prompt(Authority.take(opts), runtime[:runtime_context])
   end
+
+  defp metadata(opts), do: if(opts[:metadata], do: [metadata: opts[:metadata]], else: [])
 end

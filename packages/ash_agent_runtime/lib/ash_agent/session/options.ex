@@ -83,7 +83,12 @@ defmodule AshAgent.Session.Options do
     {:by, {:custom, &__MODULE__.who?/1}, [type_doc: "a term, but not a function"],
      "who resumes, which the log keeps if they give a `:runtime_context`. Defaults to `nil`."}
   ]
-  @deny {:by, :any, "who decides. Defaults to `nil`."}
+  @decide [
+    {:by, :any, "who decides. Defaults to `nil`."},
+    {:arguments, {:or, [:map, :string, nil]}, [type_doc: "a map or a string"],
+     "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
+       "decided. Defaults to those of `status/1`."}
+  ]
 
   @functions for {name, rows} <- [
                    prompt: @prompt_async ++ [@await],
@@ -92,13 +97,8 @@ defmodule AshAgent.Session.Options do
                    steer: [{:metadata, :map, [default: %{}], "kept with the message."}, @key],
                    resume: @resume_async ++ [@await],
                    resume_async: @resume_async,
-                   approve: [
-                     @deny,
-                     {:arguments, @metadata,
-                      "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
-                        "approved. Defaults to those of `status/1`."}
-                   ],
-                   deny: [@deny],
+                   approve: @decide,
+                   deny: @decide,
                    subscribe: [
                      {:limit, :pos_integer, [default: 1_000],
                       "how many messages may wait for the subscriber, see above."}

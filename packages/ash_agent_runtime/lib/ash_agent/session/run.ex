@@ -31,7 +31,7 @@ defmodule AshAgent.Session.Run do
     with {:ok, before} <- settle_started(session, job),
          {:ok, context} <- Job.prepare(job, before, session.runtime) do
       session = State.add_taken(session, List.wrap(job.id))
-      authority = find_authority(session, job)
+      {authority, session} = find_authority(session, job, context)
 
       if authority == Authority.gone(),
         do: refuse(session, job, context),
@@ -48,20 +48,23 @@ defmodule AshAgent.Session.Run do
   end
 
   # A turn that goes on has the rights of the person who asked, unless somebody gives it others for this run.
-  defp find_authority(session, %{kind: kind, opts: opts}) do
+  defp find_authority(session, %{kind: kind, opts: opts}, context) do
     case Authority.take(opts) do
       [] when kind == :resume ->
-        if State.lacks_authority?(session), do: Authority.gone(), else: known_authority(session)
+        session = State.recover_authority(session)
+        {known_authority(session), session}
 
       given ->
-        given
+        runtime = session.runtime
+        {Authority.recover(given, context, runtime[:supervisor], runtime), session}
     end
   end
 
   # An answer that is only returned needs none.
   defp known_authority(session) do
     authority = State.turn_authority(session)
-    if authority == Authority.gone(), do: [], else: authority
+    gone? = authority == Authority.gone()
+    if gone? and not State.lacks_authority?(session), do: [], else: authority
   end
 
   defp start(session, %{client: client, kind: kind} = job, context, authority) do
@@ -78,7 +81,7 @@ defmodule AshAgent.Session.Run do
       stored?: kind == :resume or job.id != nil
     }
 
-    asked = if kind == :prompt, do: authority, else: session.asked
+    asked = if kind == :resume, do: session.asked, else: authority
     stop = session.stop_when_idle != false
     session = %{session | status: :running, run: run, stop_when_idle: stop}
     State.put_context(%{session | asked: asked, withdrawn: nil}, context)
@@ -121,6 +124,10 @@ defmodule AshAgent.Session.Run do
     "#{count} sessions in a row have gone on with its turn and ended before they could store anything"
   end
 
+  defp describe(%{reason: :missing_option, option: option}) do
+    "its turn was begun with #{inspect(option)}, which the session does not have"
+  end
+
   defp describe(%{reason: :missing_runtime_context}) do
     "its turn was asked with a :runtime_context of its own, which is not stored and has to be given again"
   end
@@ -159,7 +166,7 @@ defmodule AshAgent.Session.Run do
   # It was a message for the running turn, and has only that one's rights.
   def start_next(%State{steers: [steer | steers]} = session) do
     job = Job.from_message(steer, State.turn_authority(session))
-    start(%{session | steers: steers, run: nil}, job)
+    start(%{session | steers: steers, run: nil}, %{job | kind: :steer})
   end
 
   def start_next(%State{} = session) do
@@ -292,6 +299,22 @@ defmodule AshAgent.Session.Run do
       Client.reply(session.run.client, {:error, %{error | stored: stored}})
       go_on(session, stored)
     end
+  end
+
+  # The session went on by itself, and nobody waits who could give it.
+  defp finish(
+         %{status: :running, run: %{client: nil}} = session,
+         {:error, %Error{reason: {:missing_option, option}, context: context}}
+       ),
+       do: park(session, context, %{reason: :missing_option, option: option})
+
+  # What waits behind the turn still does.
+  defp finish(
+         %{status: :running, run: run, claim: %{kept: %{status: :parked}}} = session,
+         {:error, %Error{reason: {:missing_option, _option}}} = reply
+       ) do
+    Client.reply(run.client, add_stored(reply, session))
+    %{session | status: :idle, run: nil}
   end
 
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do

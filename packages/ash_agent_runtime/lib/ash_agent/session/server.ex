@@ -73,7 +73,7 @@ defmodule AshAgent.Session.Server do
       limits: opts |> Keyword.take(@limits) |> Map.new(),
       max_resumes: opts[:max_resumes],
       claim: claim,
-      runtime: Keyword.put(opts[:runtime], :supervisor, supervisor),
+      runtime: Keyword.merge([runtime_context: %{}], opts[:runtime]) ++ [supervisor: supervisor],
       idle_timeout: if(claim, do: opts[:idle], else: :infinity),
       stop_when_idle: if(opts[:stop_when_idle], do: :unasked, else: false)
     }
@@ -440,6 +440,8 @@ defmodule AshAgent.Session.Server do
 
   # The first message is answered first, although its owner died.
   defp begin_stored(job, true, session) do
+    session = State.recover_authority(session)
+
     if State.lacks_authority?(session),
       do: refuse(session, {:missing_option, :runtime_context}),
       else: {:noreply, begin_job(job, Run.start(session, %Job{kind: :resume}))}

@@ -44,12 +44,24 @@ defmodule AshAgent.Session.State do
   def public_status(%__MODULE__{}), do: :running
 
   @doc "Returns the `AshAgent.Runtime.Authority` of whoever asked for the turn."
-  def turn_authority(%__MODULE__{asked: nil, context: context}), do: Authority.read(context)
+  def turn_authority(%__MODULE__{asked: nil, context: context, runtime: runtime}),
+    do: Authority.read(context, runtime[:runtime_context])
+
   def turn_authority(%__MODULE__{asked: asked}), do: asked
 
   @doc "Returns true if the turn cannot go on, since the runtime context that it was asked with is gone."
   def lacks_authority?(%__MODULE__{} = state),
     do: Loop.acts?(state.context, state.runtime) and turn_authority(state) == Authority.gone()
+
+  @doc "Lets the application find the runtime context again that the turn was asked with, if it cannot go on without."
+  def recover_authority(%__MODULE__{context: context, runtime: runtime} = state) do
+    if lacks_authority?(state),
+      do: %{
+        state
+        | asked: Authority.recover(Authority.gone(), context, runtime[:supervisor], runtime)
+      },
+      else: state
+  end
 
   @doc "Returns true if a prompt may not wait."
   def full?(%__MODULE__{when_busy: when_busy, limits: limits, queue: queue} = state, input) do

@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.ApprovalTest do
 
   import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2, results: 1]
 
-  alias AshAgent.{Context, Runtime}
+  alias AshAgent.{Context, Runtime, Session}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Paused, Result}
   alias AshAgent.TestSupport.Linked
@@ -389,6 +389,26 @@ defmodule AshAgent.Runtime.ApprovalTest do
         Runtime.resume(approve.(shown), Keyword.put(opts, :llm, Scripted.new(["Done"])))
 
       assert_received {:ran, "ask", ^shown}
+    end
+
+    test "a text that is approved runs, in the run and in a session" do
+      text = ~s({"path": "x"})
+      asked = [%{id: "a", kind: :custom, name: "ask", arguments: text}]
+      context = Context.new("Hi") |> Context.add_assistant_message(nil, asked)
+      opts = opts(Scripted.new([]))
+      assert {:paused, %{calls: [%{arguments: ^text}]} = paused} = Runtime.run(context, opts)
+      context = paused.context
+      answering = Keyword.put(opts, :llm, Scripted.new(["Done", "Done"]))
+      shown = [by: "ann", arguments: text]
+
+      approved = Context.Calls.approve_tool_call(context, "a", shown)
+      assert {:ok, _result} = Runtime.resume(approved, answering)
+      assert_received {:ran, "ask", %{"path" => "x"}}
+
+      session = start_supervised!({Session, [context: context] ++ answering})
+      :ok = Session.approve(session, "a", shown)
+      assert {:ok, _result} = Session.resume(session)
+      assert_received {:ran, "ask", %{"path" => "x"}}
     end
 
     test "what the approval function approved is kept with the decision" do

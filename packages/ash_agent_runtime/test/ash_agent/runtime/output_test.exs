@@ -340,6 +340,116 @@ defmodule AshAgent.Runtime.OutputTest do
     defp retry?(context),
       do: match?(%{metadata: %{output_retry: 1}}, List.last(Context.to_messages(context)))
 
+    @tag :capture_log
+    test "a run that was cut short in its first request goes on with its type only, wherever it was kept" do
+      for way <- [:cut, :failed] do
+        {:ok, store} = Store.SQLite.open(":memory:")
+        {:ok, kept} = Store.create(store, Context.new("Where?", id: "c"), owner: "a")
+        opts = [output: @output, output_mode: :text]
+        changed = first_request(way, kept.value, [store: store, kept: kept] ++ opts)
+        {:ok, kept} = Store.claim(store, "c", owner: "a", reclaim: true)
+
+        for {context, own} <- [
+              {kept.value, [store: store, kept: kept]},
+              {changed, []},
+              {changed |> Context.to_snapshot() |> Context.load!(), []},
+              {Context.fork(changed), []}
+            ] do
+          assert {:error, %{reason: {:missing_option, :output}} = error} =
+                   Runtime.run(context, [llm: Scripted.new([])] ++ own)
+
+          assert Context.equal?(error.context, context)
+
+          # Another message may ask for something else.
+          again = Context.add_user_message(context, "In words, please")
+          assert {:ok, %{output: "Ulm"}} = Runtime.run(again, llm: Scripted.new(["Ulm"]))
+
+          assert {:ok, %{output: @ulm}} =
+                   Runtime.run(context, [llm: Scripted.new([@text])] ++ own ++ opts)
+        end
+      end
+    end
+
+    test "a session without its type parks such a turn, with what waits behind it, and one with it goes on" do
+      {:ok, store} = Store.SQLite.open(":memory:")
+      {:ok, kept} = Store.create(store, Context.new("Where?", id: "c"), owner: "a")
+      opts = [output: @output, output_mode: :text]
+      first_request(:cut, kept.value, [store: store, kept: kept] ++ opts)
+      {:ok, kept} = Store.claim(store, "c", owner: "a", reclaim: true)
+      {:ok, _id} = Store.enqueue(store, kept, "And when?", kind: :prompt)
+      {:ok, _kept} = Store.release(store, kept, status: :running)
+      session = [id: "c", store: store]
+
+      log =
+        ExUnit.CaptureLog.capture_log(fn ->
+          untyped = start_supervised!({Session, [llm: Scripted.new([])] ++ session}, id: :untyped)
+          assert AshAgent.TestSupport.Wait.until(fn -> Session.status(untyped) == :parked end)
+          assert {:error, %{reason: {:missing_option, :output}}} = Session.resume(untyped)
+          assert Session.status(untyped) == :parked
+          stop_supervised(:untyped)
+        end)
+
+      assert log =~ ~s(conversation "c" is parked: its turn was begun with :output)
+      {:ok, history} = Store.history(store, "c")
+
+      assert %{parked: %{reason: :missing_option, option: :output}} =
+               Enum.find_value(history, &(&1.note[:parked] && &1.note))
+
+      assert {:ok, [%{input: "And when?"}]} = Store.waiting(store, "c")
+      typed = [llm: Scripted.new([@text, @text])] ++ opts
+      session = start_supervised!({Session, typed ++ session}, id: :typed)
+      assert {:ok, %{output: @ulm}} = Session.resume(session)
+    end
+
+    test "so does a turn to which somebody added a message" do
+      test = self()
+
+      llm = fn _context ->
+        send(test, {:asked, self()})
+        receive do: (:go -> {:ok, %{tool_calls: [%{id: "a", name: "lookup"}]}})
+      end
+
+      opts = [llm: llm, tools: %{lookup: &lookup/1}, output: @output, output_mode: :text]
+      session = start_supervised!({Session, [on_change: &send(test, {:changed, &1})] ++ opts})
+      {:ok, _ref} = Session.prompt_async(session, "Where?")
+      assert_receive {:asked, model}
+      :ok = Session.steer(session, "Quick!")
+      send(model, :go)
+      assert_receive {:asked, _model}, 5_000
+      :ok = stop_supervised(Session)
+
+      context = last_changed(nil)
+      assert [%{role: :user, content: "Quick!"}] = Context.get_iteration_messages(context, 2)
+
+      assert {:error, %{reason: {:missing_option, :output}}} =
+               Runtime.resume(context, llm: Scripted.new([]))
+    end
+
+    # Returns the last context that the application was given.
+    defp first_request(way, context, opts) do
+      test = self()
+
+      llm = fn _context ->
+        if way == :failed,
+          do: {:error, :down},
+          else: send(test, :asked) && Process.sleep(:infinity)
+      end
+
+      opts = [llm: llm, on_change: &send(test, {:changed, &1})] ++ opts
+      {runner, monitor} = spawn_monitor(fn -> Runtime.run(context, opts) end)
+      if way == :cut, do: assert_receive(:asked, 5_000) && Process.exit(runner, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^runner, _reason}, 5_000
+      last_changed(nil)
+    end
+
+    defp last_changed(last) do
+      receive do
+        {:changed, context} -> last_changed(context)
+      after
+        0 -> last
+      end
+    end
+
     test "a run that ends with the answer has it again when it is run again, and another message is another turn" do
       {{:ok, result}, _} = run([%{tool_calls: [submit(@json)]}], [])
 

@@ -47,7 +47,7 @@ defmodule AshAgent.Runtime.PauseTest do
   end
 
   # The ways in which a conversation gets from one place to another, and which of them stay with its decisions.
-  @ways ~w(same snapshot dump delta fork stranger chat branch sqlite other_sqlite)a
+  @ways ~w(same snapshot dump map delta fork stranger chat branch sqlite other_sqlite)a
 
   defp take(context, :same), do: context
 
@@ -55,6 +55,8 @@ defmodule AshAgent.Runtime.PauseTest do
     do: context |> Context.to_snapshot() |> Context.load!()
 
   defp take(context, :dump), do: context |> Context.dump() |> Context.load!()
+
+  defp take(context, :map), do: context |> Context.to_map() |> Context.create!()
 
   # What was stored before the pause, and what is new.
   defp take(context, :delta) do
@@ -217,6 +219,45 @@ defmodule AshAgent.Runtime.PauseTest do
       assert {:ok, _} = Runtime.resume(context, opts(llm: Scripted.new(["Done"])))
       assert_received {:ran, "a"}
     end
+  end
+
+  @tag :capture_log
+  test "comes of a crash in the middle of the questions" do
+    for word <- [:approve, {:deny, "no"}, :ask], way <- [:same, :snapshot, :fork] do
+      context = word |> cut_at_second_question() |> take(way)
+      refute "b" in asked(context)
+      refuse(context, &Runtime.resume(&1, opts()))
+      session = start_supervised!({Session, opts(context: context)}, id: make_ref())
+      assert {:paused, [_ | _]} = Session.status(session)
+      refuse(context, fn _context -> Session.resume(session) end)
+      assert {:paused, %{calls: calls}} = Runtime.resume(context, opts(approval: asking()))
+      assert "b" in for(call <- calls, do: call.id)
+      if word == :approve and way != :fork, do: assert_received({:ran, "a"})
+    end
+  end
+
+  # What :on_change had when the run was killed, with a word about the first of three calls.
+  defp cut_at_second_question(word) do
+    test = self()
+
+    {runner, monitor} =
+      spawn_monitor(fn ->
+        runner = self()
+
+        approval = fn
+          %{id: "a"}, _tool_context -> word
+          _call, _tool_context -> Process.exit(runner, :kill) && Process.sleep(:infinity)
+        end
+
+        llm = Scripted.new([%{tool_calls: Enum.map(~w(a b c), &call/1)}])
+        opts = opts(llm: llm, approval: approval, on_change: &send(test, {:stored, &1}))
+        Runtime.run(Context.new("Clean up"), opts)
+      end)
+
+    assert_receive {:DOWN, ^monitor, :process, ^runner, :killed}, 5_000
+    assert_received {:stored, _answered}
+    assert_received {:stored, decided}
+    decided
   end
 
   test "is one in a store of an earlier release, whose calls do not say who was asked" do

@@ -78,19 +78,20 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       assert [%{id: "a", arguments: %{"path" => "/srv/x"} = shown}, _] = calls
 
       :ok = Session.approve(session, "a", by: "ann", arguments: shown)
-      assert_raise ArgumentError, fn -> Session.approve(session, "b", arguments: "{}") end
+      assert_raise ArgumentError, fn -> Session.approve(session, "b", arguments: []) end
 
       # An old page, or what somebody changed in a form.
-      for other <- [%{"path" => "/else"}, %{}, %{path: "/srv/x"}] do
+      for other <- [%{"path" => "/else"}, %{}, %{path: "/srv/x"}, "{}"],
+          decide <- [&Session.approve(&1, &2, &3), &Session.deny(&1, &2, "no", &3)] do
         assert {:error, %Context.Error{reason: {:other_arguments, "b", [_ | _]}} = error} =
-                 Session.approve(session, "b", by: "ann", arguments: other)
+                 decide.(session, "b", by: "ann", arguments: other)
 
-        assert Exception.message(error) =~ "path"
+        assert Exception.message(error) =~ if(is_map(other), do: "path", else: "differ")
         refute Exception.message(error) =~ "/else"
         assert {:paused, [%{id: "b", arguments: ^shown}]} = Session.status(session)
       end
 
-      :ok = Session.deny(session, "b", "not there")
+      :ok = Session.deny(session, "b", "not there", arguments: shown)
       assert {:ok, %{context: context}} = Session.resume(session)
       assert_received {:ran, %{"path" => "/srv/x"}}
       refute_received {:ran, _}

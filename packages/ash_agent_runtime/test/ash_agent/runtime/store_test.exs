@@ -371,6 +371,12 @@ defmodule AshAgent.Runtime.StoreTest do
     test "is of unknown outcome in the log, for the model and in the journal" do
       store = sqlite()
       session = session_of(store)
+
+      # Who was shown other arguments settles nothing.
+      assert {:error, %Context.Error{reason: {:other_arguments, "a", _}}} =
+               Session.deny(session, "a", "no", arguments: %{"other" => 1})
+
+      assert {:ok, [%{state: :started}]} = Store.calls(store, "c")
       :ok = Session.deny(session, "a", "it was paid by hand", by: "ann")
       assert {:ok, [%{state: :unknown, call: noted}]} = Store.calls(store, "c")
       assert %{id: "a", settled: %{by: "ann", reason: "it was paid by hand"}} = noted

@@ -17,6 +17,8 @@ defmodule AshAgent.Session.AuthorityTest do
   @guest [runtime_context: %{actor: :guest, token: "SECRET"}]
   @boss [runtime_context: %{actor: :boss, token: "SECRET"}]
   @gone {:missing_option, :runtime_context}
+  # Whoever steers has no rights of their own.
+  @steered [metadata: %{from: "boss"}]
 
   @call {:ok, %{tool_calls: [%{id: "w", name: "who"}]}}
   @done {:ok, %{content: "Done."}}
@@ -187,7 +189,7 @@ defmodule AshAgent.Session.AuthorityTest do
   defp leave(:steered, session, asker) do
     ask(session, asker)
     model = asked()
-    :ok = Session.steer(session, "Quick!")
+    :ok = Session.steer(session, "Quick!", @steered)
     send(model, {:say, @call})
     assert_receive {:ran_as, _actor}, 5_000
     call_again()
@@ -202,7 +204,17 @@ defmodule AshAgent.Session.AuthorityTest do
   defp leave(:steer_waits, session, asker) do
     ask(session, asker)
     asked()
-    :ok = Session.steer(session, "Quick!")
+    :ok = Session.steer(session, "Quick!", @steered)
+  end
+
+  # The message joins the one that has no answer.
+  defp leave(:steered_late, session, asker) do
+    ref = ask(session, asker)
+    model = asked()
+    :ok = Session.steer(session, "Quick!", @steered)
+    send(model, {:say, @down})
+    assert {:error, _error} = await(ref)
+    asked()
   end
 
   # It was asked for with the session's own, and was going on with those of somebody else.
@@ -227,7 +239,17 @@ defmodule AshAgent.Session.AuthorityTest do
     asked()
   end
 
-  @left [:paused, :failed, :running, :steered, :retried, :steer_waits, :resumed, :queued]
+  @left [
+    :paused,
+    :failed,
+    :running,
+    :steered,
+    :steered_late,
+    :retried,
+    :steer_waits,
+    :resumed,
+    :queued
+  ]
 
   describe "after a restart" do
     for left <- @left, asker <- [[], @guest], how <- [:kill, :stop] do
@@ -268,6 +290,148 @@ defmodule AshAgent.Session.AuthorityTest do
         refute Context.to_snapshot(Session.context(session)) =~ "SECRET"
       end
     end
+
+    for left <- @left -- [:resumed], how <- [:kill, :stop] do
+      @tag left: left, how: how
+      test "#{left}, #{how}: goes on by itself as whoever the application finds by the message",
+           %{
+             left: left,
+             how: how
+           } do
+        opts = [store: sqlite(), id: "c", restore_context: &restore/1] ++ @owner
+        opts = if left == :paused, do: [approval: fn _, _ -> :ask end] ++ opts, else: opts
+
+        opts =
+          if left == :retried, do: [output: [n: :integer], output_mode: :text] ++ opts, else: opts
+
+        session = start(opts)
+        leave(left, session, [metadata: %{from: "guest"}] ++ @guest)
+        stop(session, how)
+
+        # It may die again before the model has answered.
+        unless left in [:paused, :failed] do
+          session = start(opts)
+          asked()
+          stop(session, how)
+        end
+
+        session = start(opts)
+        if left == :queued, do: say(@done)
+        if left in [:paused, :failed], do: resume(session)
+        if left != :paused, do: say(@call)
+        assert {left, ran_as()} == {left, :guest}
+      end
+    end
+
+    test "a message that waits in the store is answered after the turn of somebody else, each as its own" do
+      opts = [store: sqlite(), id: "c", restore_context: &restore/1] ++ @owner
+      session = start(opts)
+      ask(session, [metadata: %{from: "guest"}] ++ @guest)
+      asked()
+      stop(session, :kill)
+      {:ok, waiting} = Store.enqueue(opts[:store], "c", "And now?")
+
+      session = start([go_on: false] ++ opts)
+      {:ok, _ref} = Session.prompt_stored(session, waiting, @boss)
+      for actor <- [:guest, :boss], do: say(@call) && assert(ran_as() == actor)
+    end
+
+    test "nobody is looked for whose rights nobody gave" do
+      opts = [store: sqlite(), id: "c"] ++ @owner
+      session = start(opts)
+      # The session's own, and then those of somebody who resumed.
+      leave(:resumed, session, [by: "ann"] ++ @guest)
+      stop(session, :kill)
+      session = start([restore_context: fn %{} -> :error end] ++ opts)
+      assert until(fn -> Session.status(session) == :parked end)
+      assert {:error, %Error{reason: @gone}} = Session.resume(session)
+
+      restore = fn _metadata -> flunk("the session knows its own") end
+      opts = [store: sqlite(), id: "c", restore_context: restore] ++ @owner
+      session = start(opts)
+      fail(session, [])
+      stop(session, :kill)
+      resume(start(opts))
+      say(@call)
+      assert ran_as() == :owner
+    end
+
+    for left <- [:paused, :failed, :running, :steered, :steered_late],
+        kept <- [:store, :snapshot] do
+      @tag left: left, kept: kept
+      test "#{left}, #{kept}: a turn of a session of somebody else waits for whoever asked", %{
+        left: left,
+        kept: kept
+      } do
+        opts = if left == :paused, do: [approval: fn _, _ -> :ask end], else: []
+        stored = [store: sqlite(), id: "c"]
+        session = start(if(kept == :store, do: stored, else: []) ++ @guest ++ opts)
+        leave(left, session, [])
+        context = Context.to_snapshot(Session.context(session))
+        refute context =~ "guest"
+        stop(session, :kill)
+        kept = if kept == :store, do: stored, else: [context: context]
+
+        for own <- [@owner, []] do
+          session = start(kept ++ own ++ opts)
+          assert {:error, %Error{reason: @gone}} = await(resume(session))
+          refute_received {:asked, _model, _context}
+          refute_received {:ran_as, _actor}
+          stop(session, :stop)
+        end
+
+        session = start(kept ++ @owner ++ opts)
+        ref = resume(session, @guest)
+        if left != :paused, do: say(@call)
+        assert {left, ran_as()} == {left, :guest}
+        assert {:ok, _result} = await(ref)
+        # The next turn is the owner's.
+        ref = ask(session, [])
+        say({:ok, %{tool_calls: [%{id: "next", name: "who"}]}})
+
+        if left == :paused do
+          assert {:paused, _paused} = await(ref)
+          :ok = Session.approve(session, "next")
+          resume(session)
+        end
+
+        assert ran_as() == :owner
+      end
+    end
+
+    test "a session's own is known again, although it was made anew" do
+      for {before, later, same?} <- [
+            {%{actor: %{id: 1, name: "a"}}, %{actor: %{id: 1, name: "b"}, page: 2}, true},
+            {%{actor: %{id: 1}}, %{actor: %{id: 2}}, false},
+            {%{actor: %{id: 1}, tenant: "a"}, %{actor: %{id: 1}, tenant: "b"}, false},
+            {%{actor: %Version{major: 1, minor: 0, patch: 0}}, %{actor: %{id: 1}}, false},
+            {%{user: 1, page: self()}, %{user: 1, page: make_ref()}, true},
+            {%{user: 1}, %{user: 2}, false},
+            {%{user: 1}, %{}, false}
+          ] do
+        opts = [store: sqlite(), id: "c"]
+        session = start([runtime_context: before] ++ opts)
+        fail(session, [])
+        stop(session, :kill)
+        session = start([runtime_context: later] ++ opts)
+        ref = resume(session)
+        if same?, do: say(@done)
+        assert {before, same?} == {before, match?({:ok, _result}, await(ref))}
+      end
+    end
+
+    test "a function that hangs keeps nobody waiting for ever" do
+      opts = [store: sqlite(), id: "c"] ++ @owner
+      session = start(opts)
+      fail(session, @guest)
+      stop(session, :kill)
+      hang = fn _metadata -> Process.sleep(:infinity) end
+      session = start([restore_context: hang] ++ opts)
+      assert {:error, %Error{reason: @gone}} = Session.resume(session)
+    end
+
+    defp restore(%{from: from}), do: {:ok, %{actor: String.to_existing_atom(from)}}
+    defp restore(_metadata), do: {:error, :not_found}
 
     test "the context that :on_change has stored says so as well" do
       {:ok, stored} = Agent.start_link(fn -> nil end)
@@ -474,7 +638,7 @@ defmodule AshAgent.Session.AuthorityTest do
     test "says who gave a turn another runtime context, and when, and nothing of it" do
       session = start(approval: fn _call, _context -> :ask end)
       pause(session, @guest)
-      assert notes(Session.context(session)) == [%{"given" => "prompt"}]
+      assert notes(Session.context(session)) == [%{"given" => "prompt", "message" => [1, 0]}]
 
       ref = resume(session, [by: "ann"] ++ @boss)
       assert ran_as() == :boss
@@ -494,9 +658,9 @@ defmodule AshAgent.Session.AuthorityTest do
       say(@down)
       assert {:error, _error} = await(ref)
       fail(session, [])
-      assert ["prompt", "resume", "none"] = given(session)
+      assert ["prompt", "resume", "none", "session"] = given(session)
       fail(session, @guest)
-      assert ["prompt", "resume", "none", "prompt"] = given(session)
+      assert ["prompt", "resume", "none", "session", "prompt"] = given(session)
       assert Session.context(session).current_iteration == 1
     end
 
