@@ -39,7 +39,7 @@ defmodule AshAgent.Runtime.Loop do
         else: context
 
     context =
-      if run.given? and not answered?(last),
+      if run.given? and not run.answered?,
         do: Authority.note_run(context, last),
         else: context
 
