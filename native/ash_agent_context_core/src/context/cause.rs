@@ -199,7 +199,7 @@ fn changed_fields(before: &Value, next: &Value, provider: Option<Provider>) -> V
 }
 
 /// Returns the differences of two views; `None` is the log as it is.
-fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange> {
+pub(crate) fn changed_view(before: Option<&View>, next: Option<&View>) -> Vec<RequestChange> {
     let plain = View::default();
     let (before, next) = (before.unwrap_or(&plain), next.unwrap_or(&plain));
     let mut changes = Vec::new();

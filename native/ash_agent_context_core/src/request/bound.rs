@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::context::cause::{changed_view, Cause};
 use crate::context::inputs::{digest_masks, is_same_tools};
 use crate::context::Context;
 use crate::error::Error;
@@ -20,6 +21,7 @@ use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::Value;
 use crate::view::checking::{Checking, Unbound};
+use crate::view::cover::cover_over;
 use crate::view::{Stretch, View};
 
 /// What the answers of some iterations were made on, beside the log.
@@ -66,11 +68,9 @@ impl Context {
             });
             let thinking = shown.filter(|iteration| checking.binds_any_of(iteration));
             let thinking: Vec<&Iteration> = thinking.collect();
-            if epoch.is_foreign {
-                found.extend(thinking.iter().map(|iteration| iteration.number));
-                continue;
-            }
-            let (mut valid, mut end) = (0, thinking.len());
+            let differs_at = self.known_change(&epoch, options);
+            let end = thinking.partition_point(|iteration| iteration.number <= differs_at);
+            let (mut valid, mut end) = (0, end);
             // What stands before an answer is the same as before each earlier one.
             while valid < end {
                 let middle = valid.midpoint(end);
@@ -189,6 +189,48 @@ impl Context {
             && !epoch.is_foreign
             && epoch.from == options.from
             && epoch.max_result_bytes == options.max_result_bytes
+    }
+
+    /// Returns the first iteration that is known to look otherwise than in an epoch's requests, without writing any.
+    fn known_change(&self, epoch: &Epoch<'_>, options: &Options<'_>) -> u64 {
+        let plain = View::default();
+        let own = epoch.view.map_or(&plain, |view| view);
+        let next = self.view().unwrap_or(&plain);
+        let shown = epoch.from.max(options.from).unwrap_or_default();
+        let changes = changed_view(Some(own), Some(next)).into_iter();
+        let places = changes.filter_map(|change| match change.cause {
+            Cause::Block => Some(0),
+            Cause::Hidden | Cause::Summarized => change.iteration.filter(|first| *first >= shown),
+            Cause::Cleared => self.first_cleared(own, next, shown),
+            _ => None,
+        });
+        let first = places.min().unwrap_or(u64::MAX);
+        if epoch.is_foreign {
+            0
+        } else {
+            first
+        }
+    }
+
+    /// Returns the first iteration near the place where the results that one of two views clears begin whose results only one clears.
+    fn first_cleared(&self, own: &View, next: &View, shown: u64) -> Option<u64> {
+        const NEAR: u64 = 64;
+        let places = [own, next].map(|view| view.cleared());
+        let places = places.map(|place| place.map_or((0, 0), |one| (one.iteration, one.calls)));
+        let (from, to) = (places.into_iter().min()?, places.into_iter().max()?);
+        let first = from.0.max(shown).max(self.first_number());
+        let is_cleared = |iteration: &Iteration| {
+            let number = iteration.number;
+            let calls = iteration.count_calls();
+            let start = if number == from.0 { from.1 } else { 0 };
+            let end = if number == to.0 { to.1 } else { calls };
+            let hidden = |view: &View| cover_over(&view.covers, number).is_some();
+            start < end.min(calls) && !hidden(own) && !hidden(next)
+        };
+        let numbers = first..=to.0.min(first.saturating_add(NEAR));
+        let mut near = numbers.filter_map(|number| self.log.get_numbered(number));
+        near.find(|iteration| is_cleared(iteration))
+            .map(|iteration| iteration.number)
     }
 
     /// Returns whether what stood before an iteration's last answer is what stands before it in the next request.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::make::{at, import, json_sent, reload, stamp, with};
 use ash_agent_context_core::{
-    json as text_json, Accounting, AnswerTimes, Context, Masks, Options, Provider, Reading,
-    Response, Stamp, Value,
+    json as text_json, steps, Accounting, AnswerTimes, Context, Map, Masks, Options, Provider,
+    Reading, Response, Stamp, Value,
 };
 use proptest::prelude::*;
 use serde_json::{json, Value as Json};
@@ -216,6 +216,16 @@ fn ask(
 ) -> Result<Context, TestCaseError> {
     let noted = note(context, service, options);
     let before = service.check(&noted, options)?;
+    answered(&noted, service, before, results, timed)
+}
+
+fn answered(
+    noted: &Context,
+    service: &mut Service,
+    before: Vec<Json>,
+    results: &[usize],
+    timed: bool,
+) -> Result<Context, TestCaseError> {
     let answer = service.answer(results.len(), before);
     let reading = Reading {
         model: Some(MODEL),
@@ -433,4 +443,27 @@ fn a_forecast_says_what_a_change_costs_in_thinking() {
     // What is lost already costs nothing again.
     let later = ask(&cleared, &mut service, &options, &[3], true).unwrap();
     assert_eq!(lost(&later), 0);
+}
+
+/// A view that cleared older results before each answer is compared with each of them in the same time, however many there are.
+#[test]
+fn many_views_take_linear_time() {
+    let options = with(Provider::Anthropic, |options| options.model = Some(MODEL));
+    let steps = |answers: usize| {
+        let mut service = Service {
+            provider: Provider::Anthropic,
+            made_on: HashMap::new(),
+            tools: 0,
+            masked: false,
+            made_masked: HashMap::new(),
+        };
+        let mut context = Context::new("c", Value::text("?"), Value::text("S"), stamp()).unwrap();
+        for _ in 0..answers {
+            context = answered(&context, &mut service, Vec::new(), &[3], true).unwrap();
+            context = context.clear_tool_results(2, "-", stamp().at);
+        }
+        steps::count_steps(|| assert!(context.encode_request(&options, &Map::default()).is_ok()))
+    };
+    let (few, many) = (steps(40), steps(400));
+    assert!(many < 14 * few, "{few} and {many} steps");
 }
