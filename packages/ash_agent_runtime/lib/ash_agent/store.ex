@@ -246,7 +246,8 @@ defmodule AshAgent.Store do
   Claims a conversation that is free or whose lease has ended, and loads it.
 
   Returns `{:ok, kept}`, `{:error, {:owned, owner}}` (also if it is the same owner), or `{:error, :not_found}`. A claim
-  ends all earlier ones: their holders can no longer write.
+  ends all earlier ones: their holders can no longer write. If the conversation cannot be loaded, it returns why and releases the
+  conversation.
 
   ## Options
 

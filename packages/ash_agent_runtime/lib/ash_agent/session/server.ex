@@ -90,7 +90,7 @@ defmodule AshAgent.Session.Server do
 
   defp load(opts) do
     if opts[:store] do
-      claim_opts = Keyword.take(opts, [:lease, :from])
+      claim_opts = Keyword.take(opts, [:lease, :from, :max_resumes])
 
       with {:ok, claim} <-
              Claim.open(opts[:store], opts[:id], claim_opts, fn -> new_context(opts) end),
@@ -250,7 +250,7 @@ defmodule AshAgent.Session.Server do
 
   # An atom is greater than any number.
   defp go_on(%{claim: claim, max_resumes: max} = session) do
-    with {:ok, count} when count < max <- Claim.count_resumes(claim),
+    with {:ok, count} when count < max <- Claim.count_resumes(claim.store, claim.kept),
          {:ok, claim} <- Claim.note_resume(claim, count + 1) do
       Run.start(%{session | claim: claim}, %Job{kind: :resume})
     else

@@ -73,7 +73,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
       parent_id = case when input.it -> 'document' is null then c.parent_id else #{field("parent_id")} end,
       document = coalesce(input.it -> 'document', c.document), metadata = coalesce(#{metadata(d)}, c.metadata),
-      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
+      active = coalesce(#{number("active")}, c.active), updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
     from input where #{fence()}
     returning #{summary(d)}
     """
@@ -146,6 +146,13 @@ defmodule AshAgent.Store.SQL do
     """
     delete from {branches} where conversation_id = #{@key} and exists (select 1 from guard) and exists (
       select 1 from input, #{each(d, "gone")} where #{number_of("branch")} = {branches}.number)
+    """
+  end
+
+  defp effect(d, :lost) do
+    """
+    delete from {blobs} where conversation_id = #{@key} and exists (select 1 from guard)
+      and #{among_many(d, "{blobs}.id", "lost")}
     """
   end
 
