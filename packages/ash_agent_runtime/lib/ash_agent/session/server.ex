@@ -32,6 +32,7 @@ defmodule AshAgent.Session.Server do
   alias AshAgent.{Context, Runtime}
   alias AshAgent.Runtime.{Authority, Error, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
+  alias AshAgent.Trace.Caller
 
   # A session with `:stop_when_idle` waits so many milliseconds for its first request.
   @unasked 10_000
@@ -53,6 +54,7 @@ defmodule AshAgent.Session.Server do
 
     case load(opts) do
       {:ok, context, claim} ->
+        Caller.note(context[:id])
         if opts[:stop_when_idle], do: Process.send_after(self(), :unasked, @unasked)
         {:ok, new_state(opts, context, claim), {:continue, {:restore, opts[:go_on]}}}
 
