@@ -391,8 +391,11 @@ defmodule AshAgent.Session.Run do
     %{session | run: nil}
   end
 
-  defp end_error(%{claim: claim, context: context}, reason, stored),
-    do: {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+  # A message of a conversation that was deleted is gone with it.
+  defp end_error(%{claim: claim, context: context}, reason, stored) do
+    stored = reason != {:store_error, :not_found} && stored
+    {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+  end
 
   @doc "Answers the clients of prompts that wait in the store when a session that drains stops."
   def answer_drained(%State{} = session),
