@@ -230,9 +230,9 @@ defmodule AshAgent.Store.Relational do
   def erase(store, ids),
     do: Media.delete(store, run(store, :erase, &SQL.erase(&1, :listed), ids: ids))
 
-  @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
-  def prune(store, opts, limit) do
-    given = [age: -1000 * opts[:older_than]] ++ filters(opts)
+  @doc "The same for as many as `limit` of those that nobody owns, that nobody needed since `until`, and that the filters fit."
+  def prune(store, opts, until, limit) do
+    given = [age: time(until)] ++ filters(opts)
     names = Keyword.keys(given)
     fields = given ++ [limit: limit]
     Media.delete(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
@@ -257,10 +257,15 @@ defmodule AshAgent.Store.Relational do
     read(store, {:search, names}, &SQL.search(&1, names), fields)
   end
 
-  @doc "The ids of the forks and children of the conversations of these ids."
-  def children(store, ids) do
-    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: ids),
+  @doc "The ids of the forks and children of the conversations of these ids that were created before a time."
+  def children(store, ids, until) do
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: ids, until: time(until)),
          do: {:ok, List.flatten(rows)}
+  end
+
+  @doc "The time just after now, by the store's clock: everything that is stored by now is from before it."
+  def soon(store) do
+    answer(read(store, :soon, &SQL.soon/1, []), fn [[time]] -> {:ok, Conversation.time(time)} end)
   end
 
   def rename(store, from, to) do
