@@ -33,6 +33,22 @@ pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
     }
 }
 
+/// Writes the masks of a request.
+pub(crate) fn write_masks(json: &mut JsonObject<'_>, key: &'static str, masks: &Masks) {
+    json.key(key).list(masks.iter(), |json, (of, text)| {
+        write_pair(json, ["pattern", "replacement"], &(of.into(), text.into()));
+    });
+}
+
+/// Reads the masks of a request.
+pub(crate) fn read_masks(
+    fields: &mut DocumentFields<'_>,
+    key: &'static str,
+) -> Result<Option<Arc<Masks>>, Error> {
+    let masks = Each::<MaskForm, false>::read(fields, key)?;
+    at(key, make_masks(masks, None))
+}
+
 /// Returns how much of a view there is to walk and to write.
 pub(crate) fn size(view: &View) -> Size {
     let summary = |cover: &Cover| cover.size().plus(Size::new(4, 40));
@@ -217,7 +233,10 @@ impl ReadView {
     /// Reads a view. `known` are masks that are compiled already.
     pub fn read(node: Node<'_>, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut stored: StoredView = Of::get(node, trust.into())?;
-        let masks = make_masks(std::mem::take(&mut stored.masks), known)?;
+        let masks = at(
+            "masks",
+            make_masks(std::mem::take(&mut stored.masks), known),
+        )?;
         Ok(Self(stored, masks))
     }
 
@@ -358,9 +377,9 @@ fn make_masks(
     if let Some(known) = known.filter(|known| known.iter().eq(given())) {
         return Ok(Some(known.clone()));
     }
-    let masks =
-        Masks::new(pairs).map_err(|error| Error::expected(format!("regular expressions: {error}")));
-    at("masks", masks.map(|masks| Some(Arc::new(masks))))
+    let masks = Masks::new(pairs);
+    let masks = masks.map_err(|error| Error::expected(format!("regular expressions: {error}")))?;
+    Ok(Some(Arc::new(masks)))
 }
 
 fn write_pair(json: &mut Json, keys: [&'static str; 2], (first, second): &(Box<str>, Box<str>)) {
