@@ -17,7 +17,7 @@ use crate::value::{Map, Size, Value};
 use crate::view::cover::{Cover, Unmasked};
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
-use crate::view::shortening::{Pressure, Shortening, ShorteningKind};
+use crate::view::shortening::{self, Pressure, Shortening, ShorteningKind};
 use crate::view::verdict::Verdict;
 use crate::view::{Cleared, View};
 
@@ -60,6 +60,18 @@ pub(crate) fn size(view: &View) -> Size {
     })
 }
 
+/// A step by which results became shorter, beside the other steps, since earlier releases refuse one of a kind that they do
+/// not know.
+struct Cut {
+    /// How many steps there are before it.
+    position: usize,
+    cause: Pressure,
+    iteration: u64,
+    first: u64,
+    last: u64,
+    before: Option<usize>,
+}
+
 /// The stored form of a view. Its covers are checked against the conversation that gets it.
 pub(crate) struct StoredView {
     covers: Vec<(u64, Cover)>,
@@ -70,6 +82,7 @@ pub(crate) struct StoredView {
     user_bytes: Option<usize>,
     pins: Option<Arc<Pins>>,
     shortenings: Arc<[Shortening]>,
+    cuts: Vec<Cut>,
     masks: Vec<(Box<str>, Box<str>)>,
     /// The digest of the masks under which the covers were made.
     masks_digest: Option<Box<str>>,
@@ -86,6 +99,7 @@ stored!(StoredView, "a view" {
     user_bytes: "user_bytes" Given<Amount>,
     pins: "pins" PinsForm,
     shortenings: "shortenings" Each<Of, false>,
+    cuts: "cuts" Each<Of, false>,
     masks: "masks" Each<MaskForm, false>,
     masks_digest: "masks_digest" Given<Plain>,
     blocks: "blocks" Each<BlockForm, false>,
@@ -129,6 +143,15 @@ stored!(
         before: "iteration" Before,
     }
 );
+
+stored!(Cut, "a step by which results became shorter" {
+    position: "position" Amount,
+    cause: "cause" CauseName,
+    iteration: "at" Number,
+    first: "first" Number,
+    last: "last" Number,
+    before: "before" Given<Amount>,
+});
 
 kinds! {
     /// A message with the role of the user.
@@ -193,6 +216,17 @@ impl StoredView {
             .any(|(_, cover)| cover.replacement().is_some());
         let digest = masks.filter(|_| is_made).map(digest_masks);
         let masks = masks.into_iter().flat_map(Masks::iter);
+        let is_other = |step: &Shortening| step.kind != ShorteningKind::Shortened;
+        let steps = view.shortenings.iter().enumerate();
+        let cuts = steps.filter(|(_, step)| !is_other(step));
+        let cuts = cuts.map(|(position, step)| Cut {
+            position,
+            cause: step.cause,
+            iteration: step.iteration,
+            first: step.first,
+            last: step.last,
+            before: step.most_before(),
+        });
         Self {
             covers: covers.collect(),
             cleared: view.cleared.clone(),
@@ -201,7 +235,8 @@ impl StoredView {
             index: view.index,
             user_bytes: view.user_bytes,
             pins: view.pins.clone(),
-            shortenings: view.shortenings.clone(),
+            shortenings: view.shortenings.iter().copied().filter(is_other).collect(),
+            cuts: cuts.collect(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
             blocks: view.prompt_texts.clone(),
@@ -221,7 +256,19 @@ impl StoredView {
         view.index = self.index;
         view.user_bytes = self.user_bytes;
         view.pins = self.pins;
-        view.shortenings = self.shortenings;
+        let mut steps = self.shortenings.to_vec();
+        for cut in self.cuts.into_iter().take(shortening::MOST) {
+            let step = Shortening {
+                kind: ShorteningKind::Shortened,
+                cause: cut.cause,
+                iteration: cut.iteration,
+                first: cut.first,
+                last: cut.last,
+                before: cut.before.map(|most| (0, most)),
+            };
+            steps.insert(cut.position.min(steps.len()), step);
+        }
+        view.shortenings = steps.into();
         view.resize();
     }
 }
