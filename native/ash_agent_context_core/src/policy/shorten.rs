@@ -48,8 +48,13 @@ impl Context {
         let before = self.count_tokens(Some(Method::Estimate));
         let turn = self.turn();
         let unseen = self.count_unseen();
+        // Whoever keeps none means these, too.
+        let keep = match rent.keep {
+            0 => 0,
+            keep => keep.max(unseen),
+        };
         let mut steps = (0..6).filter_map(|step| match step {
-            0 => self.clear_step(rent.keep.max(unseen), cause, at),
+            0 => self.clear_step(keep, cause, at),
             1 => self.clear_step(unseen.max(1), cause, at),
             2 => self.hide_step(self.first_number(), turn.checked_sub(1)?, cause, at),
             // The user's message stays, and so do the results of the last calls.
