@@ -164,7 +164,7 @@ impl Context {
         let last = long.last().map_or(first, |(last, _)| last);
         let mut steps = self.shortenings().to_vec();
         let mut step = Shortening {
-            before: before.map(|most| (0, most)),
+            before: before.map(|most| (self.current_iteration(), most)),
             ..self.step(ShorteningKind::Shortened, cause, (first, last))
         };
         // Several for one request are one.

@@ -17,7 +17,7 @@ use crate::value::{Map, Size, Value};
 use crate::view::cover::{Cover, Unmasked};
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
-use crate::view::shortening::{self, Pressure, Shortening, ShorteningKind};
+use crate::view::shortening::{Pressure, Shortening, ShorteningKind};
 use crate::view::verdict::Verdict;
 use crate::view::{Cleared, View};
 
@@ -60,18 +60,6 @@ pub(crate) fn size(view: &View) -> Size {
     })
 }
 
-/// A step by which results became shorter, beside the other steps, since earlier releases refuse one of a kind that they do
-/// not know.
-struct Cut {
-    /// How many steps there are before it.
-    position: usize,
-    cause: Pressure,
-    iteration: u64,
-    first: u64,
-    last: u64,
-    before: Option<usize>,
-}
-
 /// The stored form of a view. Its covers are checked against the conversation that gets it.
 pub(crate) struct StoredView {
     covers: Vec<(u64, Cover)>,
@@ -82,7 +70,8 @@ pub(crate) struct StoredView {
     user_bytes: Option<usize>,
     pins: Option<Arc<Pins>>,
     shortenings: Arc<[Shortening]>,
-    cuts: Vec<Cut>,
+    /// The same with steps of kinds that earlier releases would refuse, if there are any.
+    steps: Arc<[Shortening]>,
     masks: Vec<(Box<str>, Box<str>)>,
     /// The digest of the masks under which the covers were made.
     masks_digest: Option<Box<str>>,
@@ -99,7 +88,7 @@ stored!(StoredView, "a view" {
     user_bytes: "user_bytes" Given<Amount>,
     pins: "pins" PinsForm,
     shortenings: "shortenings" Each<Of, false>,
-    cuts: "cuts" Each<Of, false>,
+    steps: "steps" Each<Of, false>,
     masks: "masks" Each<MaskForm, false>,
     masks_digest: "masks_digest" Given<Plain>,
     blocks: "blocks" Each<BlockForm, false>,
@@ -144,15 +133,6 @@ stored!(
     }
 );
 
-stored!(Cut, "a step by which results became shorter" {
-    position: "position" Amount,
-    cause: "cause" CauseName,
-    iteration: "at" Number,
-    first: "first" Number,
-    last: "last" Number,
-    before: "before" Given<Amount>,
-});
-
 kinds! {
     /// A message with the role of the user.
     OfUser(Arc<Message>): |json, of| message(json, of, None), |node, form| {
@@ -160,7 +140,7 @@ kinds! {
     };
     KindName(ShorteningKind): |json, kind| json.text(kind.name()), |node, _| {
         let kind = ShorteningKind::from_name(&read_name(node)?);
-        kind.ok_or_else(|| Error::expected("cleared, hidden or summarized"))
+        kind.ok_or_else(|| Error::expected("cleared, hidden, summarized or shortened"))
     };
     CauseName(Pressure): |json, cause| json.text(cause.name()), |node, _| {
         let cause = Pressure::from_name(&read_name(node)?);
@@ -216,17 +196,9 @@ impl StoredView {
             .any(|(_, cover)| cover.replacement().is_some());
         let digest = masks.filter(|_| is_made).map(digest_masks);
         let masks = masks.into_iter().flat_map(Masks::iter);
-        let is_other = |step: &Shortening| step.kind != ShorteningKind::Shortened;
-        let steps = view.shortenings.iter().enumerate();
-        let cuts = steps.filter(|(_, step)| !is_other(step));
-        let cuts = cuts.map(|(position, step)| Cut {
-            position,
-            cause: step.cause,
-            iteration: step.iteration,
-            first: step.first,
-            last: step.last,
-            before: step.most_before(),
-        });
+        let steps = view.shortenings.clone();
+        let is_known = |step: &Shortening| step.kind != ShorteningKind::Shortened;
+        let is_old = steps.iter().all(is_known);
         Self {
             covers: covers.collect(),
             cleared: view.cleared.clone(),
@@ -235,8 +207,8 @@ impl StoredView {
             index: view.index,
             user_bytes: view.user_bytes,
             pins: view.pins.clone(),
-            shortenings: view.shortenings.iter().copied().filter(is_other).collect(),
-            cuts: cuts.collect(),
+            shortenings: steps.iter().copied().filter(is_known).collect(),
+            steps: Some(steps).filter(|_| !is_old).unwrap_or_default(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
             blocks: view.prompt_texts.clone(),
@@ -256,19 +228,10 @@ impl StoredView {
         view.index = self.index;
         view.user_bytes = self.user_bytes;
         view.pins = self.pins;
-        let mut steps = self.shortenings.to_vec();
-        for cut in self.cuts.into_iter().take(shortening::MOST) {
-            let step = Shortening {
-                kind: ShorteningKind::Shortened,
-                cause: cut.cause,
-                iteration: cut.iteration,
-                first: cut.first,
-                last: cut.last,
-                before: cut.before.map(|most| (0, most)),
-            };
-            steps.insert(cut.position.min(steps.len()), step);
-        }
-        view.shortenings = steps.into();
+        view.shortenings = match self.steps.is_empty() {
+            true => self.shortenings,
+            false => self.steps,
+        };
         view.resize();
     }
 }

@@ -3,7 +3,7 @@
 use crate::value::word::words;
 
 /// A view keeps so many steps; the oldest go first.
-pub(crate) const MOST: usize = 50;
+const MOST: usize = 50;
 
 words! {
     /// Why a view was shortened.
@@ -43,7 +43,7 @@ pub struct Shortening {
     /// The last iteration that is shown otherwise.
     pub last: u64,
     /// The place before which results had been cleared already: an iteration, and a number of its calls. Of a step that
-    /// shortened results, zero and the most bytes that they could have before, if there was a limit.
+    /// shortened results, its iteration and the most bytes that they could have before, if there was a limit.
     pub before: Option<(u64, usize)>,
 }
 

@@ -235,7 +235,7 @@ fn results_that_no_model_has_seen_lose_their_middle_before_they_are_cleared() {
         }
         // An earlier release leaves out the step that it does not know.
         let text = String::from_utf8(context.to_snapshot()).unwrap();
-        let older = Context::from_snapshot(text.replace("\"cuts\"", "\"other\"").as_bytes());
+        let older = Context::from_snapshot(text.replace("\"steps\"", "\"other\"").as_bytes());
         let (older, steps) = (older.unwrap(), context.shortenings());
         assert_eq!(most(&older), most(context));
         let known = steps.iter().filter(|step| step.kind != Cut);
