@@ -90,9 +90,13 @@ defmodule AshAgent.Session.Claim do
     cond do
       not unfinished?(store, kept) -> Journal.ask(fn -> Store.release(store, kept) end)
       damaged?(reason) -> count_failure(store, kept, reason, max)
-      true -> Renewer.hand_over(store, kept)
+      true -> leave(store, kept)
     end
   end
+
+  # Whoever looks for what is left to do finds it, and not at once: while a deployment lasts, others can read what this one cannot.
+  defp leave(store, kept),
+    do: Journal.ask(fn -> Store.renew(store, %{kept | lease: max(div(kept.lease, 3), 1)}) end)
 
   defp damaged?(%Context.Error{}), do: true
   defp damaged?(%Store.Error{reason: {kind, _detail}}), do: kind == :corrupt
@@ -111,11 +115,10 @@ defmodule AshAgent.Session.Claim do
       Journal.ask(fn -> Store.release(store, kept) end)
     else
       {:ok, count} ->
-        with {:ok, kept} <- note(store, kept, note: %{resumed: count + 1}),
-             do: Renewer.hand_over(store, kept)
+        with {:ok, kept} <- note(store, kept, note: %{resumed: count + 1}), do: leave(store, kept)
 
       {:error, _reason} ->
-        Renewer.hand_over(store, kept)
+        leave(store, kept)
     end
   end
 

@@ -207,7 +207,13 @@ defmodule AshAgent.Session.ParkedTest do
 
     for _ <- 1..3 do
       assert {:error, {:store_error, %Store.Error{reason: {:unavailable, _}}}} =
-               Session.start_link(store: store, id: "c", llm: &answer/1, max_resumes: 1)
+               Session.start_link(
+                 store: store,
+                 id: "c",
+                 llm: &answer/1,
+                 max_resumes: 1,
+                 lease: 60
+               )
     end
 
     # Whoever looks for what is left to do finds it.
