@@ -127,7 +127,9 @@ impl Inputs {
 
     /// Returns the masks of the last noted request, if the view has others.
     pub fn asked_masks(&self) -> Option<&Arc<Masks>> {
-        self.asked_masks.as_ref()
+        self.asked_masks
+            .as_ref()
+            .filter(|masks| self.is_last(masks))
     }
 
     /// Keeps masks that a view does not have any more, if they are those of the last noted request.
