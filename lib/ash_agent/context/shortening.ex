@@ -24,7 +24,11 @@ defmodule AshAgent.Context.Shortening do
     2. all results but the last one are cleared
     3. everything before the turn is hidden, with an index of its facts in its place; summaries stay
     4. everything in the turn between its question and the last results is hidden in the same way
-    5. with `:summarize`, a summary takes the place of what was hidden before the turn, if it is shorter still
+    5. long results, the newest as well, lose their middle: none is shown with more than half of the bytes of the longest one, or a
+       quarter where the provider has to be asked whether that is short enough, and never less than 2,000. The limit holds from then on
+    6. with `:summarize`, a summary takes the place of what was hidden before the turn, if it is shorter still
+
+  The first two leave results that the model has not seen; these are cleared after step 5, if they still are too long.
 
   A run that has the tool `recall` does this when the provider refuses a request as too long, or when the next one would be longer
   than the model's window, see `AshAgent.Runtime`. In your own loop, give the conversation handles first
@@ -43,7 +47,7 @@ defmodule AshAgent.Context.Shortening do
 
   @typedoc "A step that shortened the view: the `:iteration` whose request was too long, and the `:range` of iterations that look otherwise since then."
   @type step :: %{
-          kind: :cleared | :hidden | :summarized,
+          kind: :cleared | :hidden | :summarized | :shortened,
           cause: cause(),
           iteration: pos_integer(),
           range: Range.t()

@@ -140,7 +140,7 @@ defmodule AshAgent.Context.View do
 
   `range` is a range of numbers, one number, or `:all`. A summary that the range touches is removed as a whole. With a step of
   `AshAgent.Context.Shortening.shortenings/1` it undoes the step: it shows the iterations again that the step hid or summarised, or the results
-  that the step and later ones cleared. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
+  that the step and later ones cleared, or the middle of results that it and later ones left out. Takes the option `:at` as `AshAgent.Context.put_metadata/4` does.
 
   ## Examples
 

@@ -159,10 +159,14 @@ defmodule AshAgent.Context.InputsTest do
 
     assert Context.Audit.fetch_asked(context, 3) == :error
     assert Context.Audit.fetch_asked(Context.new("Hi"), 1) == :error
-    # Digests of masks are stored, and not they: today's take their place.
-    stored = context |> Context.View.put_masks([]) |> Context.to_snapshot() |> Context.load!()
-    {:ok, second} = Context.Audit.fetch_asked(stored, 2)
-    assert List.last(Context.to_messages(second)).content == "More"
+
+    # The masks of the last request are stored. Earlier releases stored their digest alone: today's take their place.
+    dump = context |> Context.View.put_masks([]) |> Context.dump()
+
+    for {dump, shown} <- [{dump, "Less"}, {Map.delete(dump, "asked_masks"), "More"}] do
+      {:ok, second} = dump |> Context.load!() |> Context.Audit.fetch_asked(2)
+      assert List.last(Context.to_messages(second)).content == shown
+    end
   end
 
   test "gives spans their parameters, their server and their tools" do

@@ -127,14 +127,15 @@ impl Context {
         matches!(noted, Some((_, Value::List(tools))) if !tools.is_empty())
     }
 
-    /// Returns true if the masks of the last request are in memory.
+    /// Returns true if the masks of the last request are known.
     pub(crate) fn has_asked_masks(&self) -> bool {
         let last = self.last_answer();
-        last.is_some_and(|(last, _)| self.inputs.masks_at_hand(last.number).is_some())
+        let today = self.view().and_then(|view| view.masks.as_ref());
+        last.is_some_and(|(last, _)| self.inputs.masks_at_hand(last.number, today).is_some())
     }
 
     /// Returns the conversation that the last answer of an iteration was asked of, as far as that is known: with the system
-    /// prompt of today, and with the masks of today unless those of the last request are still in memory. `under_last`: under
+    /// prompt of today, and with the masks of today unless those of the last request are known. `under_last`: under
     /// the view of the request before, if there was one.
     ///
     /// # Complexity
@@ -159,18 +160,17 @@ impl Context {
         next.tallies = Default::default();
         next.view = view.cloned();
         let today = self.view().and_then(|view| view.masks.as_ref());
-        let masks = match self.inputs.masks_at_hand(number) {
+        let masks = match self.inputs.masks_at_hand(number, today) {
             Some(masks) => masks.cloned(),
             None => today.cloned(),
         };
         if next.view.is_some() || masks.is_some() {
-            let before = next.view().and_then(|view| view.masks.clone());
             let digest = masks.as_deref().map(digest_masks);
-            // Notes and summaries may have been made under other masks.
-            let is_masked = before == masks || digest.as_ref() == self.inputs.masks_of(number);
+            // Notes and summaries may have been made under other masks, which a stored view does not have.
+            let is_masked = digest.is_none() || digest.as_ref() == self.inputs.masks_of(number);
             next.change_view(|view| view.masks = masks);
             if !is_masked {
-                next.mask_covers(before.as_deref());
+                next.mask_covers(None);
             }
             next.show_system();
         }

@@ -35,8 +35,8 @@ pub(crate) struct Inputs {
     pub rewound: Since<Value>,
     /// The system prompt whose digest was noted last, so that the same one is not read again.
     last_system: Option<Arc<Message>>,
-    /// The masks whose digest was noted last.
-    last_masks: Option<Arc<Masks>>,
+    /// The masks of the last noted request, once the view has others.
+    asked_masks: Option<Arc<Masks>>,
     /// The beginning of the last noted request.
     pub beginning: Option<Arc<Beginning>>,
 }
@@ -112,12 +112,31 @@ impl Inputs {
         (digest.as_str() != Some(UNMASKED)).then_some(digest)
     }
 
-    /// Returns the masks of an iteration's request, if they are those that were noted last: `Some(None)` where it had none.
-    pub fn masks_at_hand(&self, number: u64) -> Option<Option<&Arc<Masks>>> {
-        match (self.masks_of(number), &self.last_masks) {
-            (None, _) => Some(None).filter(|_| self.systems.of(number).is_some()),
-            (Some(digest), Some(masks)) if *digest == digest_masks(masks) => Some(Some(masks)),
-            _ => None,
+    /// Returns the masks of an iteration's request, if they are those of today's view or those that were noted last:
+    /// `Some(None)` where it had none.
+    pub fn masks_at_hand<'a>(
+        &'a self,
+        number: u64,
+        today: Option<&'a Arc<Masks>>,
+    ) -> Option<Option<&'a Arc<Masks>>> {
+        let Some(digest) = self.masks_of(number) else {
+            return Some(None).filter(|_| self.systems.of(number).is_some());
+        };
+        let mut known = today.into_iter().chain(&self.asked_masks);
+        known.find(|masks| digest_masks(masks) == *digest).map(Some)
+    }
+
+    /// Returns the masks of the last noted request, if the view has others.
+    pub fn asked_masks(&self) -> Option<&Arc<Masks>> {
+        self.asked_masks
+            .as_ref()
+            .filter(|masks| self.is_last(masks))
+    }
+
+    /// Keeps masks that a view does not have any more, if they are those of the last noted request.
+    pub fn keep_masks(&mut self, masks: Option<Arc<Masks>>) {
+        if let Some(masks) = masks.filter(|masks| self.is_last(masks)) {
+            self.asked_masks = Some(masks);
         }
     }
 
@@ -136,6 +155,16 @@ impl Inputs {
         known.unwrap_or_else(|| digest(system.map(|system| &**system)))
     }
 
+    /// Takes what was stored as the masks of the last noted request, which it may not be.
+    pub fn put_asked_masks(&mut self, masks: Option<Arc<Masks>>) {
+        self.asked_masks = None;
+        self.keep_masks(masks);
+    }
+
+    fn is_last(&self, masks: &Masks) -> bool {
+        self.masks_of(u64::MAX) == Some(&digest_masks(masks))
+    }
+
     /// Notes the view of an iteration's request, the digest of its masks, and that of its system prompt.
     pub fn note(&mut self, number: u64, view: Option<Arc<View>>, system: Option<&Arc<Message>>) {
         if system.is_none() || !is_one(self.last_system.as_ref(), system) {
@@ -144,15 +173,11 @@ impl Inputs {
             self.systems.note(number, digest);
         }
         let masks = view.as_deref().and_then(|view| view.masks.as_ref());
-        let is_known = match masks {
-            Some(_) => is_one(self.last_masks.as_ref(), masks),
-            None => self.masks_of(number).is_none(),
-        };
-        if !is_known {
-            self.last_masks = masks.cloned();
+        if masks.is_some() || self.masks_of(number).is_some() {
             let digest = masks.map_or(Value::text(UNMASKED), |masks| digest_masks(masks));
             self.masks.note(number, digest);
         }
+        self.asked_masks = None;
         self.views.note(number, view);
     }
 
@@ -187,11 +212,13 @@ impl Inputs {
 
     /// Drops the notes of requests from an iteration on.
     pub fn cut(&mut self, from: u64) {
-        (self.last_system, self.last_masks, self.beginning) = (None, None, None);
+        (self.last_system, self.beginning) = (None, None);
         for noted in self.notes_mut() {
             noted.cut(from);
         }
         self.views.cut(from);
+        let asked = self.asked_masks.take();
+        self.put_asked_masks(asked);
     }
 
     pub fn size(&self) -> Size {

@@ -40,6 +40,7 @@ impl Context {
             view.masks = masks;
             view.resize();
         });
+        self.inputs_mut().keep_masks(before.clone());
         self.mask_covers(before.as_deref());
         self.tallies = Default::default();
     }

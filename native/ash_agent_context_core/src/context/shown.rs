@@ -10,6 +10,7 @@ use crate::value::time::Time;
 use crate::value::Size;
 use crate::view::cover::Cover;
 use crate::view::rendering::{Rendering, Shown};
+use crate::view::shortening::{self, Shortening};
 use crate::view::{with_prompt_texts, Cleared, Stretch, View, CLEARED};
 
 /// Walks over the covers of a view and the iterations between them.
@@ -414,12 +415,20 @@ impl Context {
         None
     }
 
-    /// Limits the text of results in the view; `None` shows them whole.
+    /// Limits the text of results in the view; `None` shows them whole. Steps that shortened results are forgotten.
     #[must_use]
     pub fn put_max_result_bytes(&self, most: Option<usize>, at: Time) -> Self {
-        self.changed(at, |next| {
-            next.change_looks(|view| view.max_result_bytes = most);
-        })
+        let mut steps = self.shortenings().to_vec();
+        shortening::take_shortened(&mut steps, 0);
+        self.changed(at, |next| next.change_most(most, steps))
+    }
+
+    /// Changes the limit of results and the steps by which the view became shorter.
+    pub(crate) fn change_most(&mut self, most: Option<usize>, steps: Vec<Shortening>) {
+        self.change_looks(|view| {
+            (view.max_result_bytes, view.shortenings) = (most, steps.into());
+            view.resize();
+        });
     }
 
     /// Puts a text after the system prompt of the view, in the place of the one with this name; `None` removes that.

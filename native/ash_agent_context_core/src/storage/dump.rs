@@ -140,6 +140,11 @@ impl Context {
         if let Some(view) = self.view() {
             view::write(json, view);
         }
+        let today = self.view().and_then(View::masks);
+        let asked = self.inputs.asked_masks();
+        if let Some(asked) = asked.filter(|asked| today != Some(asked)) {
+            view::write_masks(json, "asked_masks", asked);
+        }
     }
 
     /// Returns one iteration as it is in a document.

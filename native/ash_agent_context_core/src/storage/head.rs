@@ -15,7 +15,7 @@ use crate::storage::read::read_message_as;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields};
 use crate::storage::trust::Trust;
-use crate::storage::view::ReadView;
+use crate::storage::view::{read_masks, ReadView};
 use crate::value::node::Node;
 use crate::value::time::Time;
 use crate::value::{Map, Value};
@@ -66,6 +66,7 @@ pub(crate) struct Head<'a> {
     pub shared: usize,
     system: Option<Arc<Message>>,
     view: Option<ReadView>,
+    asked_masks: Option<Arc<Masks>>,
     iterations: Vec<Node<'a>>,
     extra: Option<Map>,
     trust: Trust,
@@ -93,6 +94,7 @@ impl<'a> Head<'a> {
                 read_message_as(system, Role::System, trust)
             })?,
             view: fields.read_given("view", |view| ReadView::read(view, masks, trust))?,
+            asked_masks: read_masks(&mut fields, "asked_masks")?,
             iterations: fields.take_list("iterations")?.unwrap_or_default(),
             extra: fields.keep_rest()?,
             trust,
@@ -135,6 +137,7 @@ impl<'a> Head<'a> {
         if let Some(view) = self.view {
             at("view", view.put_on(&mut context))?;
         }
+        context.inputs_mut().put_asked_masks(self.asked_masks);
         Ok(context)
     }
 

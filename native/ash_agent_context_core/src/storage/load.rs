@@ -99,11 +99,12 @@ fn field<'v>(document: &'v Value, key: &str) -> Option<&'v Value> {
 /// Returns true if a document has patterns, which take long to compile.
 #[must_use]
 pub fn has_masks(document: &Value) -> bool {
-    field(document, "view").is_some_and(|view| field(view, "masks").is_some())
+    let in_view = field(document, "view").and_then(|view| field(view, "masks"));
+    in_view.or(field(document, "asked_masks")).is_some()
 }
 
 /// A text of a snapshot with patterns contains this.
-const MASKS: &[u8] = b"\"masks\"";
+const MASKS: &[u8] = b"masks\":";
 
 /// A longer text costs so much already that patterns make no difference.
 const LOOKED_THROUGH: usize = 1024 * 1024;

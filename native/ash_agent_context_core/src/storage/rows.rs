@@ -92,8 +92,8 @@ fn open(object: &[u8]) -> &[u8] {
 
 /// Shorter media stay in the text.
 const LEAST: usize = 2_048;
-const FIELD: &[u8] = b"\"data\":\"";
-/// No text of a user gives this key, see the guide on storage.
+const FIELD: &[u8] = b"\"data\":";
+/// What a document has of others in the place of a reference gets another level of this, see [`read_reference`].
 const REFERENCE: &[u8] = b"{\"$blob\":";
 
 /// Media taken out of a text, in base64.
@@ -119,6 +119,18 @@ pub fn take_media<'a>(
     let mut rest = text;
     while let Some(at) = memmem::find(rest, FIELD) {
         let (before, value) = rest.split_at(at.saturating_add(FIELD.len()));
+        out.extend_from_slice(before);
+        rest = value;
+        if let Some(foreign) = read_reference(value) {
+            out.extend_from_slice(REFERENCE);
+            out.extend_from_slice(foreign.text);
+            out.push(b'}');
+            rest = foreign.after;
+            continue;
+        }
+        let Some(value) = value.strip_prefix(b"\"") else {
+            continue;
+        };
         let end = memchr::memchr(b'"', value).filter(|end| *end >= LEAST);
         let found = end.and_then(|end| {
             let data = value.get(..end)?;
@@ -138,17 +150,10 @@ pub fn take_media<'a>(
             });
             Some((id, end))
         });
-        match found {
-            Some((id, end)) => {
-                out.extend_from_slice(before.strip_suffix(b"\"").unwrap_or(before));
-                out.extend_from_slice(REFERENCE);
-                let _ = write!(out, "\"{id}\"}}");
-                rest = value.get(end.saturating_add(1)..).unwrap_or_default();
-            }
-            None => {
-                out.extend_from_slice(before);
-                rest = value;
-            }
+        if let Some((id, end)) = found {
+            out.extend_from_slice(REFERENCE);
+            let _ = write!(out, "\"{id}\"}}");
+            rest = value.get(end.saturating_add(1)..).unwrap_or_default();
         }
     }
     out.extend_from_slice(rest);
@@ -159,39 +164,62 @@ pub fn take_media<'a>(
 pub fn put_media_back<'a>(text: &[u8], data: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = memmem::find(rest, REFERENCE) {
-        let (before, reference) = rest.split_at(at);
+    while let Some(at) = memmem::find(rest, FIELD) {
+        let (before, value) = rest.split_at(at.saturating_add(FIELD.len()));
         out.extend_from_slice(before);
-        match read_reference(reference) {
-            Some((id, after)) => {
-                out.push(b'"');
-                out.extend_from_slice(data(id)?);
-                out.push(b'"');
-                rest = after;
-            }
-            None => {
-                let (mark, after) = reference.split_at(REFERENCE.len());
-                out.extend_from_slice(mark);
-                rest = after;
-            }
+        rest = value;
+        let Some(reference) = read_reference(value) else {
+            continue;
+        };
+        if let Some(foreign) = reference.foreign {
+            out.extend_from_slice(foreign);
+        } else {
+            out.push(b'"');
+            out.extend_from_slice(data(reference.id)?);
+            out.push(b'"');
         }
+        rest = reference.after;
     }
     out.extend_from_slice(rest);
     Some(out)
 }
 
-/// Returns the id, and the rest of the text. Databases may write a space after the colon.
-fn read_reference(text: &[u8]) -> Option<(&str, &[u8])> {
-    let text = text.strip_prefix(REFERENCE)?;
-    let text = text
-        .strip_prefix(b" ")
-        .unwrap_or(text)
-        .strip_prefix(b"\"")?;
-    let end = memchr::memchr(b'"', text)?;
-    let id = std::str::from_utf8(text.get(..end)?).ok()?;
+struct Reference<'a> {
+    id: &'a str,
+    text: &'a [u8],
+    /// What a document of others had here, if this is not a reference of ours: one level less.
+    foreign: Option<&'a [u8]>,
+    after: &'a [u8],
+}
+
+/// Reads `{"$blob":"sha256:..."}`, or that within `{"$blob":...}`, in any number of levels. Databases may write a space after a colon.
+fn read_reference(text: &[u8]) -> Option<Reference<'_>> {
+    let text = skip_space(text);
+    let inside = skip_space(text.strip_prefix(REFERENCE)?);
+    let mut levels: usize = 1;
+    let mut value = inside;
+    while let Some(inner) = value.strip_prefix(REFERENCE) {
+        levels = levels.saturating_add(1);
+        value = skip_space(inner);
+    }
+    let value = value.strip_prefix(b"\"")?;
+    let end = memchr::memchr(b'"', value)?;
+    let id = std::str::from_utf8(value.get(..end)?).ok()?;
     let digest = id.strip_prefix("sha256:")?;
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let is_digest = digest.len() == 64 && digest.bytes().all(is_hex);
-    let after = text.get(end..)?.strip_prefix(b"\"}")?;
-    is_digest.then_some((id, after))
+    let ends = value.get(end.saturating_add(1)..)?;
+    let (close, after) = (ends.get(..levels)?, ends.get(levels..)?);
+    let length_of = |from: &[u8], rest: &[u8]| from.len().saturating_sub(rest.len());
+    let foreign = inside.get(..length_of(inside, after).saturating_sub(1))?;
+    (is_digest && close.iter().all(|byte| *byte == b'}')).then_some(Reference {
+        id,
+        text: text.get(..length_of(text, after))?,
+        foreign: (levels > 1).then_some(foreign),
+        after,
+    })
+}
+
+fn skip_space(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b" ").unwrap_or(text)
 }

@@ -33,6 +33,22 @@ pub(crate) fn write_asked(json: &mut JsonObject<'_>, view: Option<&View>) {
     }
 }
 
+/// Writes the masks of a request.
+pub(crate) fn write_masks(json: &mut JsonObject<'_>, key: &'static str, masks: &Masks) {
+    json.key(key).list(masks.iter(), |json, (of, text)| {
+        write_pair(json, ["pattern", "replacement"], &(of.into(), text.into()));
+    });
+}
+
+/// Reads the masks of a request.
+pub(crate) fn read_masks(
+    fields: &mut DocumentFields<'_>,
+    key: &'static str,
+) -> Result<Option<Arc<Masks>>, Error> {
+    let masks = Each::<MaskForm, false>::read(fields, key)?;
+    at(key, make_masks(masks, None))
+}
+
 /// Returns how much of a view there is to walk and to write.
 pub(crate) fn size(view: &View) -> Size {
     let summary = |cover: &Cover| cover.size().plus(Size::new(4, 40));
@@ -54,6 +70,8 @@ pub(crate) struct StoredView {
     user_bytes: Option<usize>,
     pins: Option<Arc<Pins>>,
     shortenings: Arc<[Shortening]>,
+    /// The same with steps of kinds that earlier releases would refuse, if there are any.
+    steps: Arc<[Shortening]>,
     masks: Vec<(Box<str>, Box<str>)>,
     /// The digest of the masks under which the covers were made.
     masks_digest: Option<Box<str>>,
@@ -70,6 +88,7 @@ stored!(StoredView, "a view" {
     user_bytes: "user_bytes" Given<Amount>,
     pins: "pins" PinsForm,
     shortenings: "shortenings" Each<Of, false>,
+    steps: "steps" Each<Of, false>,
     masks: "masks" Each<MaskForm, false>,
     masks_digest: "masks_digest" Given<Plain>,
     blocks: "blocks" Each<BlockForm, false>,
@@ -121,7 +140,7 @@ kinds! {
     };
     KindName(ShorteningKind): |json, kind| json.text(kind.name()), |node, _| {
         let kind = ShorteningKind::from_name(&read_name(node)?);
-        kind.ok_or_else(|| Error::expected("cleared, hidden or summarized"))
+        kind.ok_or_else(|| Error::expected("cleared, hidden, summarized or shortened"))
     };
     CauseName(Pressure): |json, cause| json.text(cause.name()), |node, _| {
         let cause = Pressure::from_name(&read_name(node)?);
@@ -177,6 +196,9 @@ impl StoredView {
             .any(|(_, cover)| cover.replacement().is_some());
         let digest = masks.filter(|_| is_made).map(digest_masks);
         let masks = masks.into_iter().flat_map(Masks::iter);
+        let steps = view.shortenings.clone();
+        let is_known = |step: &Shortening| step.kind != ShorteningKind::Shortened;
+        let is_old = steps.iter().all(is_known);
         Self {
             covers: covers.collect(),
             cleared: view.cleared.clone(),
@@ -185,7 +207,8 @@ impl StoredView {
             index: view.index,
             user_bytes: view.user_bytes,
             pins: view.pins.clone(),
-            shortenings: view.shortenings.clone(),
+            shortenings: steps.iter().copied().filter(is_known).collect(),
+            steps: Some(steps).filter(|_| !is_old).unwrap_or_default(),
             masks: masks.map(|(of, text)| (of.into(), text.into())).collect(),
             masks_digest: digest.as_ref().and_then(Value::as_str).map(Into::into),
             blocks: view.prompt_texts.clone(),
@@ -205,7 +228,10 @@ impl StoredView {
         view.index = self.index;
         view.user_bytes = self.user_bytes;
         view.pins = self.pins;
-        view.shortenings = self.shortenings;
+        view.shortenings = match self.steps.is_empty() {
+            true => self.shortenings,
+            false => self.steps,
+        };
         view.resize();
     }
 }
@@ -217,7 +243,10 @@ impl ReadView {
     /// Reads a view. `known` are masks that are compiled already.
     pub fn read(node: Node<'_>, known: Option<&Arc<Masks>>, trust: Trust) -> Result<Self, Error> {
         let mut stored: StoredView = Of::get(node, trust.into())?;
-        let masks = make_masks(std::mem::take(&mut stored.masks), known)?;
+        let masks = at(
+            "masks",
+            make_masks(std::mem::take(&mut stored.masks), known),
+        )?;
         Ok(Self(stored, masks))
     }
 
@@ -358,9 +387,9 @@ fn make_masks(
     if let Some(known) = known.filter(|known| known.iter().eq(given())) {
         return Ok(Some(known.clone()));
     }
-    let masks =
-        Masks::new(pairs).map_err(|error| Error::expected(format!("regular expressions: {error}")));
-    at("masks", masks.map(|masks| Some(Arc::new(masks))))
+    let masks = Masks::new(pairs);
+    let masks = masks.map_err(|error| Error::expected(format!("regular expressions: {error}")))?;
+    Ok(Some(Arc::new(masks)))
 }
 
 fn write_pair(json: &mut Json, keys: [&'static str; 2], (first, second): &(Box<str>, Box<str>)) {

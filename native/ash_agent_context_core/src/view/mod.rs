@@ -169,11 +169,18 @@ impl View {
     /// Leaves out the steps without effect: all their iterations are shown again, or gone.
     pub(crate) fn retain_shortenings(&mut self, newest: u64) {
         let mut steps = self.shortenings.to_vec();
+        let is_later =
+            |step: &Shortening| step.kind == ShorteningKind::Shortened && step.iteration > newest;
+        let later = steps.iter().position(is_later);
+        if let Some(step) = later.and_then(|from| shortening::take_shortened(&mut steps, from)) {
+            self.max_result_bytes = step.most_before();
+        }
         steps.retain_mut(|step| {
             step.last = step.last.min(newest);
             let covered = self.covers.range(..=step.last).next_back();
             let is_covered = || covered.is_some_and(|(_, cover)| cover.last >= step.first);
-            let is_there = step.kind == ShorteningKind::Cleared || is_covered();
+            use ShorteningKind::{Cleared, Shortened};
+            let is_there = matches!(step.kind, Cleared | Shortened) || is_covered();
             is_there && step.iteration <= newest && step.first <= step.last
         });
         self.shortenings = steps.into();

@@ -24,6 +24,8 @@ words! {
         Hidden = "hidden",
         /// A summary took the place of iterations.
         Summarized = "summarized",
+        /// Long results lost their middle.
+        Shortened = "shortened",
     }
 }
 
@@ -40,8 +42,16 @@ pub struct Shortening {
     pub first: u64,
     /// The last iteration that is shown otherwise.
     pub last: u64,
-    /// The place before which results had been cleared already: an iteration, and a number of its calls.
+    /// The place before which results had been cleared already: an iteration, and a number of its calls. Of a step that
+    /// shortened results, its iteration and the most bytes that they could have before, if there was a limit.
     pub before: Option<(u64, usize)>,
+}
+
+impl Shortening {
+    /// Returns the most bytes of a result before a step that shortened results.
+    pub(crate) fn most_before(&self) -> Option<usize> {
+        self.before.map(|(_, most)| most)
+    }
 }
 
 /// Adds a step.
@@ -49,6 +59,21 @@ pub(crate) fn add(steps: &[Shortening], step: Shortening) -> Vec<Shortening> {
     let from = (steps.len() + 1).saturating_sub(MOST);
     let kept = steps.get(from..).unwrap_or_default();
     kept.iter().copied().chain([step]).collect()
+}
+
+/// Takes back the steps that shortened results from a position on. Returns the first of them.
+pub(crate) fn take_shortened(steps: &mut Vec<Shortening>, from: usize) -> Option<Shortening> {
+    let mut first = None;
+    let mut position = 0;
+    steps.retain(|step| {
+        let is_kept = step.kind != ShorteningKind::Shortened || position < from;
+        position += 1;
+        if !is_kept {
+            first = first.or(Some(*step));
+        }
+        is_kept
+    });
+    first
 }
 
 /// Takes back a clearing of everything before a place, and later ones. Returns the place before which results stay cleared;

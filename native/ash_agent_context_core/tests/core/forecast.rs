@@ -18,6 +18,8 @@ enum Step {
     Shorten(bool),
     /// So many iterations back, after which the user says the same or something else.
     Rewind(u64, bool),
+    /// Words that are masked from then on.
+    Mask(Option<&'static str>),
     Store,
 }
 
@@ -32,6 +34,15 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..3_u64, any::<bool>()).prop_map(|(back, same)| Step::Rewind(back, same)),
         1 => Just(Step::Store),
     ]
+}
+
+fn mask() -> impl Strategy<Value = Step> {
+    prop_oneof![Just(None), Just(Some("word")), Just(Some("Yes"))].prop_map(Step::Mask)
+}
+
+fn masked(context: &Context, word: Option<&str>) -> Context {
+    let masks = word.map(|word| (word.into(), "***".into()));
+    context.put_masks(Masks::new(masks).unwrap(), at(3))
 }
 
 fn answer(context: &Context, results: &[usize]) -> Context {
@@ -134,6 +145,7 @@ proptest! {
                     let said = if is_same { "And?" } else { "Again" };
                     to.add_user_message(Value::text(said), Stamp::at(at(3))).unwrap()
                 }
+                Step::Mask(word) => masked(&context, word),
                 Step::Store => reload(&context),
             };
             let options = Options::new(Provider::OpenAiChat);
@@ -292,16 +304,58 @@ fn tools_stand_before_a_system_prompt_that_is_another_one() {
     assert_eq!(after(vec![tool]), (1792, vec![(Cause::SystemPrompt, 128)]));
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    // A conversation that was stored after any of its steps tells what the one in memory tells.
+    #[test]
+    fn it_is_the_same_for_a_stored_conversation(
+        steps in prop::collection::vec((prop_oneof![2 => step(), 1 => mask()], any::<bool>()), 1..24),
+    ) {
+        let options = Options::new(Provider::OpenAiChat);
+        let mut context = start("S");
+        let mut stored = context.clone();
+        for (step, is_stored) in steps {
+            let next = |context: &Context| match &step {
+                Step::Answer(results) => answer(context, results),
+                Step::Block(text) => context.put_prompt_block("b", Some(&text.to_string()), at(3)),
+                Step::Clear(keep) => context.clear_tool_results(*keep, "-", at(3)),
+                Step::Hide(keep) => context.keep_last_iterations(*keep, at(3)),
+                Step::Expand => context.expand(1, u64::MAX, at(3)),
+                Step::Shorten(is_short) => context.put_max_result_bytes(is_short.then_some(100), at(3)),
+                Step::Rewind(back, _) => {
+                    let to = context.current_iteration().saturating_sub(*back).max(1);
+                    context.rewind(i64::try_from(to).unwrap()).unwrap().user("Again")
+                }
+                Step::Mask(word) => masked(context, *word),
+                Step::Store => context.clone(),
+            };
+            (context, stored) = (next(&context), next(&stored));
+            if is_stored {
+                stored = reload(&stored);
+            }
+            let told = forecast(&context, &options);
+            prop_assert_eq!(&told, &forecast(&stored, &options));
+            prop_assert_eq!(&told, &forecast(&reload(&context), &options));
+        }
+    }
+}
+
 #[test]
-fn masks_that_are_not_at_hand_may_have_changed_everything() {
+fn masks_of_the_last_request_are_known_and_others_may_have_changed_everything() {
     let options = Options::new(Provider::OpenAiChat);
     let masks = |word: &str| Masks::new([(word.into(), "***".into())]).unwrap();
     let masked = answer_tokens(&start("S").put_masks(masks("one"), at(0)), 1920);
     let changed = forecast(&masked.put_masks(masks("two"), at(3)), &options);
     // What no mask is about is sent as before.
     assert_eq!((changed.read, breaks(&changed)), (1920, vec![]));
-    let loaded = reload(&masked);
-    let changed = forecast(&loaded.put_masks(masks("two"), at(3)), &options);
+    let loaded = reload(&reload(&masked).put_masks(masks("two"), at(3)));
+    assert_eq!(forecast(&loaded, &options), changed);
+    // An earlier release has stored the digest alone.
+    let text = String::from_utf8(loaded.to_snapshot()).unwrap();
+    let text = text.replace("\"asked_masks\"", "\"other\"");
+    let older = Context::from_snapshot(text.as_bytes()).unwrap();
+    let changed = forecast(&older, &options);
     assert_eq!(
         (changed.read, breaks(&changed)),
         (0, vec![(Cause::Masked, 1920)])

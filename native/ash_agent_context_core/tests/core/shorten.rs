@@ -185,3 +185,101 @@ fn a_view_keeps_the_newest_fifty_steps() {
     assert_eq!(context.shortenings().len(), 50);
     assert_eq!(stored(&context), context);
 }
+
+/// A question with results of so many bytes, which no model has seen.
+fn long_results(results: &[usize]) -> Context {
+    let stamp = || Stamp::at(at());
+    let text = |text: &str| Value::text(text);
+    let ids = (0..results.len()).map(|slot| format!("c{slot}"));
+    let entry = |key: &str, value: Value| (Value::atom(key), value);
+    let calls = ids.clone().map(|id| {
+        let entries = [entry("id", text(&id)), entry("name", text("read"))];
+        Value::Map(Map::new(entries.into()))
+    });
+    let given = ids.zip(results).map(|(id, bytes)| {
+        let words = "a line of the log\n".repeat(bytes / 18 + 1);
+        let ok = vec![Value::atom("ok"), text(&words[..*bytes])];
+        Value::Tuple(vec![text(&id), Value::Tuple(ok.into())].into())
+    });
+    let (calls, given) = (Value::List(calls.collect()), Value::List(given.collect()));
+    let context = conversation("Go").put_recall(true, at());
+    let called = context.add_assistant_message(Value::Nil, calls, stamp());
+    called.unwrap().add_tool_results(given, stamp()).unwrap()
+}
+
+fn kinds(steps: &[(Context, Shortening)]) -> Vec<ShorteningKind> {
+    steps.iter().map(|(_, step)| step.kind).collect()
+}
+
+fn most(context: &Context) -> Option<usize> {
+    context.view().and_then(|view| view.max_result_bytes)
+}
+
+#[test]
+fn results_that_no_model_has_seen_lose_their_middle_before_they_are_cleared() {
+    use ShorteningKind::{Cleared, Shortened as Cut};
+    let one = steps(&long_results(&[100_000]));
+    assert_eq!(kinds(&one), [Cut, Cut]);
+    assert_eq!(
+        (most(&one[0].0), most(&one[1].0)),
+        (Some(25_000), Some(6_250))
+    );
+    let five = steps(&long_results(&[100, 60_000, 50_000, 1_000, 40_000]));
+    assert_eq!(kinds(&five), [Cut, Cut, Cleared]);
+    // None that is short enough is one that looks otherwise.
+    assert_eq!(kinds(&steps(&long_results(&[3_000, 2_000]))), [Cleared]);
+    for (context, all) in [(&one[1].0, &one), (&five[2].0, &five)] {
+        for (shorter, _) in all {
+            assert_eq!(stored(shorter), *shorter);
+            assert_eq!(stored(shorter).shortenings(), shorter.shortenings());
+        }
+        // An earlier release leaves out the step that it does not know.
+        let text = String::from_utf8(context.to_snapshot()).unwrap();
+        let older = Context::from_snapshot(text.replace("\"steps\"", "\"other\"").as_bytes());
+        let (older, steps) = (older.unwrap(), context.shortenings());
+        assert_eq!(most(&older), most(context));
+        let known = steps.iter().filter(|step| step.kind != Cut);
+        assert!(older.shortenings().iter().eq(known));
+    }
+}
+
+#[test]
+fn a_shortened_result_is_whole_again_as_before() {
+    let undo =
+        |context: &Context, step: &Shortening| context.undo(step.kind, step.first, step.last, at());
+    for limit in [None, Some(50_000)] {
+        let context = long_results(&[100_000]).put_max_result_bytes(limit, at());
+        let last = steps(&context).pop().unwrap().0;
+        // Several steps for one request are one.
+        assert_eq!(last.shortenings().len(), 1);
+        let undone = undo(&stored(&last), &last.shortenings()[0]);
+        assert_eq!((most(&undone), undone.shortenings()), (limit, &[][..]));
+        assert_eq!(undone.view(), context.view());
+        // So is a limit that somebody sets.
+        let set = last.put_max_result_bytes(Some(9), at());
+        assert_eq!((most(&set), set.shortenings()), (Some(9), &[][..]));
+        // Of a later turn, it is taken back with that.
+        let later = turn(Some(&last), 1);
+        let later = steps(&later).pop().unwrap().0;
+        assert!(later.rewind(2).unwrap().shortenings().len() < later.shortenings().len());
+        let before = context.rewind(1).unwrap();
+        assert_eq!(most(&last.rewind(1).unwrap()), most(&before));
+    }
+}
+
+#[test]
+fn a_long_result_is_shortened_until_it_fits_into_the_window() {
+    for tokens in [3_000, 20_000, 200_000] {
+        let rent = Rent {
+            window: Some(tokens),
+            ..RENT
+        };
+        let mut context = long_results(&[2_000_000]);
+        while let Shortened::Shorter(next, step) = context.shorten(Pressure::Window, &rent, at()) {
+            assert_eq!(step.kind, ShorteningKind::Shortened);
+            context = *next;
+        }
+        let count = context.count_tokens(None);
+        assert!(count <= tokens && count > tokens / 3, "{count} of {tokens}");
+    }
+}

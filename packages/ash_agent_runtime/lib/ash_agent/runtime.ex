@@ -225,6 +225,7 @@ defmodule AshAgent.Runtime do
 
   alias AshAgent.Runtime.{Authority, Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
   alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer}
+  alias AshAgent.Trace.Caller
 
   @doc """
   Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
@@ -277,17 +278,19 @@ defmodule AshAgent.Runtime do
     opening = Run.open(context)
     events = Events.new(opts, %{context_id: opening.id}, within[:watch])
 
-    reply =
-      with nil <- find_missing(context, opening, opts),
-           {:ok, opts} <- Authority.complete(opts, context) do
-        execute(context, opening, events, opts, within)
-      else
-        option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
-      end
+    Caller.within(opening.id, fn ->
+      reply =
+        with nil <- find_missing(context, opening, opts),
+             {:ok, opts} <- Authority.complete(opts, context) do
+          execute(context, opening, events, opts, within)
+        else
+          option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
+        end
 
-    first = %{first_iteration: opening.turn_start, depth: within.depth}
-    report_end(events, started, reply, first)
-    reply
+      first = %{first_iteration: opening.turn_start, depth: within.depth}
+      report_end(events, started, reply, first)
+      reply
+    end)
   end
 
   defp execute(context, opening, events, opts, within) do

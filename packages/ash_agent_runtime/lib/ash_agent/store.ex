@@ -246,7 +246,8 @@ defmodule AshAgent.Store do
   Claims a conversation that is free or whose lease has ended, and loads it.
 
   Returns `{:ok, kept}`, `{:error, {:owned, owner}}` (also if it is the same owner), or `{:error, :not_found}`. A claim
-  ends all earlier ones: their holders can no longer write.
+  ends all earlier ones: their holders can no longer write. If the conversation cannot be loaded, it returns why and releases the
+  conversation.
 
   ## Options
 
@@ -394,8 +395,9 @@ defmodule AshAgent.Store do
   Deletes all conversations that a filter finds, with their forks and children, whoever owns them. Returns `{:ok, receipt}`.
 
   Forks and children are deleted before their origins, one batch per transaction. So after an error, call it again: it finds what
-  is left. A run of a deleted conversation gets `{:error, :not_found}` at its next write. The deletion takes linear time, memory
-  for the ids, and looks at all partitions.
+  is left. A run of a deleted conversation gets `{:error, :not_found}` at its next write. What is created after the call began stays, except
+  forks and children of conversations that were still there: so it ends. The deletion takes linear time, memory for the ids, and looks at
+  all partitions.
 
   Give `:ids` or at least one other filter; several filters must all fit. A store of your own supports it with a function `erase/2`.
 
@@ -430,8 +432,8 @@ defmodule AshAgent.Store do
   Deletes conversations that nobody has written for some time, oldest first, and returns `{:ok, receipt}` as `erase/2` does.
 
   It skips owned conversations, even if their lease has ended, and by default those that are not `:idle`. Forks and children are
-  separate conversations, which stay until they are old themselves. A batch is one transaction; several processes may prune at
-  once. Looks at all partitions. A store of your own supports it with a function `prune/2`.
+  separate conversations, which stay until they are old themselves. The age is that when it began. A batch is one transaction;
+  several processes may prune at once. Looks at all partitions. A store of your own supports it with a function `prune/2`.
 
   ## Options
 

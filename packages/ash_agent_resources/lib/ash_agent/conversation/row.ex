@@ -20,7 +20,7 @@ defmodule AshAgent.Conversation.Row do
 
   # Nobody runs it, and there is something to do. Of a message that has just been stored, the turn is about to begin.
   @due """
-  (c.owner is null or c.lease_until < statement_timestamp()) and (c.status = 'running' or c.status <> 'paused' and exists (
+  (c.owner is null or c.lease_until < statement_timestamp()) and (c.status = 'running' or c.status not in ('paused', 'parked') and exists (
     select 1 from {prompts} as p where p.conversation_id = c.id and p.revision is null and p.kind = 'prompt'
       and p.at < statement_timestamp() - interval '10 seconds'))
   """

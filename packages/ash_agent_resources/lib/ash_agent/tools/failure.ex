@@ -3,8 +3,6 @@ defmodule AshAgent.Tools.Failure do
 
   # Ash's errors in words for a model: how to change the call, and nothing of other data.
 
-  require Logger
-
   alias Ash.Error.{Changes, Forbidden, Invalid, Query}
   alias AshAgent.Runtime.Events
 
@@ -33,15 +31,14 @@ defmodule AshAgent.Tools.Failure do
   @doc "Returns the text that the model reads when the action raised."
   def describe_raised(kind, reason, stacktrace, tool) do
     label = inspect(Events.label(kind, reason))
-    trace = stacktrace |> Events.prune() |> Exception.format_stacktrace()
-    Logger.error("the tool of #{tool.label} failed: #{label}\n" <> trace)
+    Events.log_failure("the tool of #{tool.label} failed: #{label}", stacktrace)
     @internal
   end
 
   # Their messages may show data.
   defp log(errors, tool) do
     kinds = errors |> Enum.map(&inspect(&1.__struct__)) |> Enum.uniq() |> Enum.join(", ")
-    Logger.error("the tool of #{tool.label} failed: #{kinds}")
+    Events.log_failure("the tool of #{tool.label} failed: #{kinds}")
   end
 
   defp invalid(%Query.NotFound{}, tool), do: tool.absent

@@ -95,7 +95,8 @@ defmodule AshAgent.Runtime.Error do
   }
 
   @impl true
-  def message(%{reason: :cancelled}), do: describe(:cancelled)
+  def message(%{reason: reason}) when reason in [:cancelled, {:store_error, :not_found}],
+    do: describe(reason)
 
   def message(%{reason: reason, stored: stored}),
     do: describe(reason) <> Map.fetch!(@stored, stored)
@@ -171,8 +172,9 @@ defmodule AshAgent.Runtime.Error do
     "the stored conversation was changed by somebody else, so this run ended. Fetch it again, and run from there"
   end
 
-  defp describe({:store_error, :not_found}),
-    do: "the conversation is no longer in the store, so this run ended. Create it again to go on"
+  defp describe({:store_error, :not_found}) do
+    "the conversation was deleted from the store, with all of its messages, so this run ended. Create it again to go on"
+  end
 
   defp describe({:store_error, {:started, ids}}) do
     "another run has started the calls #{Enum.map_join(ids, ", ", &inspect/1)}, so this one ended. " <>

@@ -180,8 +180,15 @@ defmodule AshAgent.Runtime.Events do
 
   @doc false
   def log(kind, reason, stacktrace, name) do
+    log_failure("#{name} failed (#{kind}, #{inspect(label(kind, reason))})", stacktrace)
+  end
+
+  @doc false
+  # Adds the conversation that the process works for.
+  def log_failure(words, stacktrace \\ []) do
+    id = AshAgent.Trace.Caller.conversation()
     trace = stacktrace |> prune() |> Exception.format_stacktrace()
-    Logger.error("#{name} failed (#{kind}, #{inspect(label(kind, reason))})\n" <> trace)
+    Logger.error("#{words}#{if id, do: " in the conversation #{inspect(id)}"}\n" <> trace)
   end
 
   @doc false

@@ -6,7 +6,7 @@ defmodule AshAgent.Session.Claim do
 
   alias AshAgent.{Context, Store}
   alias AshAgent.Runtime.{Authority, Journal}
-  alias AshAgent.Session.{Owner, Renewer}
+  alias AshAgent.Session.{Owner, Parked, Renewer}
   alias AshAgent.Store.Conversation
 
   #   * `kept` - the newest stored conversation that the session has heard of
@@ -20,20 +20,21 @@ defmodule AshAgent.Session.Claim do
 
   @doc """
   Claims a conversation for the calling process, or creates it with the context that `initial` returns. The options are
-  those of a claim: `:lease`, and `:from` for a conversation that this owner holds for it.
+  those of a claim: `:lease`, and `:from` for a conversation that this owner holds for it; and `:max_resumes`.
 
   Returns `{:ok, claim}` or `{:error, reason}`.
   """
   def open(store, id, opts, initial) do
     with {:ok, kept} <- claim_or_create(store, id, opts, initial),
-         :ok <- check_kind(store, kept) do
+         :ok <- check_kind(store, kept),
+         {:ok, kept} <- load(store, kept, opts[:max_resumes]) do
       known = %{store: store, kept: kept, lease: opts[:lease], renewed_at: Renewer.note_renewal()}
       {:ok, restart_renewer(struct(__MODULE__, known))}
     end
   end
 
   defp claim_or_create(store, id, opts, initial) do
-    own = [owner: Owner.name(self(), opts[:lease]), lease: opts[:lease]]
+    own = [owner: Owner.name(self(), opts[:lease]), lease: opts[:lease], load: false]
 
     case Journal.ask(fn -> Store.claim(store, id, own ++ Keyword.take(opts, [:from])) end) do
       {:error, {:store_error, :not_found}} ->
@@ -63,7 +64,7 @@ defmodule AshAgent.Session.Claim do
 
   defp create(store, context, own, id) do
     if context[:id] == id,
-      do: Journal.ask(fn -> Store.create(store, context, own) end),
+      do: Journal.ask(fn -> Store.create(store, context, Keyword.delete(own, :load)) end),
       else: {:error, :other_id}
   end
 
@@ -73,6 +74,63 @@ defmodule AshAgent.Session.Claim do
     Journal.ask(fn -> Store.release(store, kept) end)
     {:error, :no_context}
   end
+
+  # A store that ignores `:load` has loaded it.
+  defp load(_store, %Conversation{value: value} = kept, _max) when value != nil, do: {:ok, kept}
+
+  defp load(store, kept, max) do
+    with {:error, reason} = error <- Journal.ask(fn -> Store.fetch(store, kept) end) do
+      let_go(store, kept, reason, max)
+      error
+    end
+  end
+
+  # Somebody else tries again, but not for ever where it is the conversation that cannot be read.
+  defp let_go(store, kept, {:store_error, reason}, max) do
+    cond do
+      not unfinished?(store, kept) -> Journal.ask(fn -> Store.release(store, kept) end)
+      damaged?(reason) -> count_failure(store, kept, reason, max)
+      true -> leave(store, kept)
+    end
+  end
+
+  # Whoever looks for what is left to do finds it, and not at once: while a deployment lasts, others can read what this one cannot.
+  defp leave(store, kept),
+    do: Journal.ask(fn -> Store.renew(store, %{kept | lease: max(div(kept.lease, 3), 1)}) end)
+
+  defp damaged?(%Context.Error{}), do: true
+  defp damaged?(%Store.Error{reason: {kind, _detail}}), do: kind == :corrupt
+  defp damaged?(_refusal), do: false
+
+  # An atom is greater than any number.
+  defp count_failure(store, kept, error, max) do
+    with {:ok, count} when count + 1 >= max <- count_resumes(store, kept),
+         reason = %{
+           reason: :cannot_be_loaded,
+           resumes: count + 1,
+           error: Exception.message(error)
+         },
+         {:ok, kept} <- note(store, kept, status: :parked, note: %{parked: reason}) do
+      Parked.log(kept.id, reason)
+      Journal.ask(fn -> Store.release(store, kept) end)
+    else
+      {:ok, count} ->
+        with {:ok, kept} <- note(store, kept, note: %{resumed: count + 1}), do: leave(store, kept)
+
+      {:error, _reason} ->
+        leave(store, kept)
+    end
+  end
+
+  defp note(store, kept, opts),
+    do: Journal.ask(fn -> Store.Named.call(store, :note, [kept, opts]) end)
+
+  @doc "Returns true if a stored conversation has a turn that was cut short, or messages that wait."
+  def unfinished?(_store, %{status: :running}), do: true
+  def unfinished?(_store, %{status: status}) when status in [:paused, :parked], do: false
+
+  def unfinished?(store, kept),
+    do: Journal.ask(fn -> Store.waiting(store, kept.id) end) != {:ok, []}
 
   @doc "Starts another renewer in the place of one that died."
   def restart_renewer(%__MODULE__{} = claim),
@@ -128,12 +186,13 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc """
-  Counts how many sessions in a row have gone on with the turn and ended before they could write anything: `{:ok, count}` or an error.
+  Counts how many sessions in a row have gone on with the turn, or could not load it, and ended before they could write anything:
+  `{:ok, count}` or an error.
   """
-  def count_resumes(%__MODULE__{kept: kept} = claim) do
+  def count_resumes(store, kept) do
     last = [after: kept.revision - 1]
 
-    with {:ok, writes} <- Journal.ask(fn -> Store.history(claim.store, kept.id, last) end) do
+    with {:ok, writes} <- Journal.ask(fn -> Store.history(store, kept.id, last) end) do
       case List.last(writes) do
         %{note: %{resumed: count}} when is_integer(count) -> {:ok, count}
         _progress -> {:ok, 0}

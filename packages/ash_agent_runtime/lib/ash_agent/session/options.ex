@@ -55,8 +55,8 @@ defmodule AshAgent.Session.Options do
                    "`resume/2` does, and a new prompt interrupts the turn."},
                 {:max_resumes, {:or, [:pos_integer, {:in, [:infinity]}]},
                  [type_doc: "a positive integer or `:infinity`", default: 10],
-                 "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything. After that " <>
-                   "the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."},
+                 "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything, or find that " <>
+                   "it cannot be loaded. After that the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."},
                 {:stop_when_idle, :boolean, [default: false],
                  "whether the session stops with `:normal` once it has run something and nothing is running or waiting, once it is " <>
                    "paused, or once it was asked for nothing for ten seconds."}

@@ -5,10 +5,8 @@ defmodule AshAgent.Session.Run do
 
   alias AshAgent.{Context, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
-  alias AshAgent.Session.{Claim, Client, Job, State}
+  alias AshAgent.Session.{Claim, Client, Job, Parked, State}
   alias AshAgent.Trace.Caller
-
-  require Logger
 
   #   * `task` - the process that runs the loop
   #   * `token` - marks its messages, so that late ones of earlier runs are not taken for its own
@@ -105,31 +103,13 @@ defmodule AshAgent.Session.Run do
   def park(%State{} = session, context, reason) do
     case Claim.park(session.claim, context, reason) do
       {:ok, claim} ->
-        log_parked(context, reason)
+        Parked.log(context[:id], reason)
         if context != session.context, do: tell_change(session, context)
         State.put_context(%{session | claim: claim, status: :idle, run: nil}, context)
 
       {:error, reason} ->
         lose(session, reason)
     end
-  end
-
-  defp log_parked(context, reason) do
-    Logger.error(
-      "the conversation #{inspect(context[:id])} is parked: #{describe(reason)}. AshAgent.Session.resume/2 goes on with it"
-    )
-  end
-
-  defp describe(%{reason: :died_without_progress, resumes: count}) do
-    "#{count} sessions in a row have gone on with its turn and ended before they could store anything"
-  end
-
-  defp describe(%{reason: :missing_option, option: option}) do
-    "its turn was begun with #{inspect(option)}, which the session does not have"
-  end
-
-  defp describe(%{reason: :missing_runtime_context}) do
-    "its turn was asked with a :runtime_context of its own, which is not stored and has to be given again"
   end
 
   # A message ends the turn before it. Its calls that were started may have been carried out.
@@ -430,8 +410,11 @@ defmodule AshAgent.Session.Run do
     %{session | run: nil}
   end
 
-  defp end_error(%{claim: claim, context: context}, reason, stored),
-    do: {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+  # A message of a conversation that was deleted is gone with it.
+  defp end_error(%{claim: claim, context: context}, reason, stored) do
+    stored = reason != {:store_error, :not_found} && stored
+    {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+  end
 
   @doc "Answers the clients of prompts that wait in the store when a session that drains stops."
   def answer_drained(%State{} = session),

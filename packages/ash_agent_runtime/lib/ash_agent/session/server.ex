@@ -32,6 +32,7 @@ defmodule AshAgent.Session.Server do
   alias AshAgent.{Context, Runtime}
   alias AshAgent.Runtime.{Authority, Error, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
+  alias AshAgent.Trace.Caller
 
   # A session with `:stop_when_idle` waits so many milliseconds for its first request.
   @unasked 10_000
@@ -53,6 +54,7 @@ defmodule AshAgent.Session.Server do
 
     case load(opts) do
       {:ok, context, claim} ->
+        Caller.note(context[:id])
         if opts[:stop_when_idle], do: Process.send_after(self(), :unasked, @unasked)
         {:ok, new_state(opts, context, claim), {:continue, {:restore, opts[:go_on]}}}
 
@@ -90,7 +92,7 @@ defmodule AshAgent.Session.Server do
 
   defp load(opts) do
     if opts[:store] do
-      claim_opts = Keyword.take(opts, [:lease, :from])
+      claim_opts = Keyword.take(opts, [:lease, :from, :max_resumes])
 
       with {:ok, claim} <-
              Claim.open(opts[:store], opts[:id], claim_opts, fn -> new_context(opts) end),
@@ -250,7 +252,7 @@ defmodule AshAgent.Session.Server do
 
   # An atom is greater than any number.
   defp go_on(%{claim: claim, max_resumes: max} = session) do
-    with {:ok, count} when count < max <- Claim.count_resumes(claim),
+    with {:ok, count} when count < max <- Claim.count_resumes(claim.store, claim.kept),
          {:ok, claim} <- Claim.note_resume(claim, count + 1) do
       Run.start(%{session | claim: claim}, %Job{kind: :resume})
     else

@@ -10,7 +10,7 @@ defmodule AshAgent.Sessions.Node do
   alias AshAgent.Deadline
   alias AshAgent.Runtime.{Events, Journal, Sealed}
   alias AshAgent.Session
-  alias AshAgent.Session.{Owner, Renewer}
+  alias AshAgent.Session.{Claim, Owner, Renewer}
   alias AshAgent.Sessions.Error
   alias AshAgent.Store
   alias AshAgent.Store.Conversation
@@ -278,7 +278,7 @@ defmodule AshAgent.Sessions.Node do
   end
 
   defp take_over_from(config, %{id: id, owner: owner}) do
-    opts = [owner: Owner.reserve(), lease: config.lease, from: owner]
+    opts = [owner: Owner.reserve(), lease: config.lease, from: owner, load: false]
 
     with {:ok, kept} <- Journal.ask(fn -> Store.claim(config.store, id, opts) end),
          do: continue(config, kept)
@@ -286,29 +286,26 @@ defmodule AshAgent.Sessions.Node do
 
   # Conversations with work left get a session, and the others are free.
   defp continue(config, kept) do
-    if unfinished?(config, kept),
+    if Claim.unfinished?(config.store, kept),
       do: config |> start(kept.id, :find) |> handle_start(config, kept),
       else: Journal.ask(fn -> Store.release(config.store, kept) end)
   catch
-    kind, reason -> report({:error, Events.label(kind, reason)})
+    kind, reason -> report({:error, Events.label(kind, reason)}, kept.id)
   end
 
   # Another node goes on with it at once, instead of after the lease.
   defp handle_start({:error, :draining}, config, kept),
     do: Renewer.hand_over(config.store, kept)
 
-  defp handle_start(reply, _config, _kept), do: report(reply)
+  defp handle_start(reply, _config, kept), do: report(reply, kept.id)
 
-  defp unfinished?(_config, %{status: :running}), do: true
-  defp unfinished?(_config, %{status: status}) when status in [:paused, :parked], do: false
+  defp report({:error, %Error{} = error}, id), do: report({:error, Exception.message(error)}, id)
 
-  defp unfinished?(config, kept),
-    do: Journal.ask(fn -> Store.waiting(config.store, kept.id) end) != {:ok, []}
+  defp report({:error, words}, id) do
+    Logger.error(
+      "the conversation #{inspect(id)}, whose claim had expired, could not be continued: #{words}"
+    )
+  end
 
-  defp report({:error, %Error{} = error}), do: report({:error, Exception.message(error)})
-
-  defp report({:error, words}),
-    do: Logger.error("a conversation with an expired claim could not be continued: #{words}")
-
-  defp report(_started_or_taken), do: :ok
+  defp report(_started_or_taken, _id), do: :ok
 end

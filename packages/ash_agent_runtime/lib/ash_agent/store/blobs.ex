@@ -24,8 +24,8 @@ defmodule AshAgent.Store.Blobs do
         def delete(config, keys), do: MyApp.S3.delete_all(config[:bucket], keys)
       end
 
-  `c:put/3` is called before a conversation is written, and `c:delete/2` after it was deleted. If the node dies in between, or if
-  `delete/2` fails, orphaned objects remain. Return a different place each time, as above, or deleting one conversation may delete
+  `c:put/3` is called before a conversation is written, and `c:delete/2` after it was deleted, or rewound to before those media. If
+  the node dies in between, or if `delete/2` fails, orphaned objects remain. Return a different place each time, as above, or deleting one conversation may delete
   an object that another one still uses.
 
   Blobs that were stored before you set the option, or by another module, are still read from where they are, as long as your module knows those places.
@@ -67,6 +67,14 @@ defmodule AshAgent.Store.Blobs do
 
   @doc false
   def referred?(json), do: is_binary(json) and :binary.match(json, ~s("$blob")) != :nomatch
+
+  @doc false
+  # Returns the ids that a text without its media refers to.
+  def ids(text) do
+    ~r/"data":\{"\$blob":"(sha256:[0-9a-f]{64})"\}/
+    |> Regex.scan(text, capture: :all_but_first)
+    |> Enum.concat()
+  end
 
   @doc false
   # The place for blobs: `{place, nil}`, or the data for the table.

@@ -18,7 +18,8 @@ defmodule AshAgent.Store.Changes do
     lines = place(lines(value), kept)
     active = active(value, lines)
     changes = changes(lines, before != nil and active(before, kept) == active, active)
-    {changes, blobs} = Enum.map_reduce(changes, {%{}, known}, &take_media/2)
+    {changes, {blobs, media}} = Enum.map_reduce(changes, {%{}, known}, &take_media/2)
+    lost = lost_media(changes, kept, known)
     rows = MapSet.new(changes, & &1.row)
     gone = for line <- kept, line.row not in rows, do: line.row
 
@@ -34,11 +35,13 @@ defmodule AshAgent.Store.Changes do
       branches: for(line <- changes, line.write?, do: branch(line)),
       iterations: iterations,
       cuts: cuts,
-      gone: for(row <- gone, do: %{branch: row})
+      gone: for(row <- gone, do: %{branch: row}),
+      lost: lost
     ]
 
     fields = for {key, value} <- fields, value != [], do: {key, value}
-    {head(value, before) ++ fields, Enum.map(changes, &take_kept/1), blobs}
+    media = Map.reject(media, fn {_digest, id} -> id in lost end)
+    {head(value, before) ++ fields, Enum.map(changes, &take_kept/1), {blobs, media}}
   end
 
   # The metadata of a head are read by themselves.
@@ -50,6 +53,34 @@ defmodule AshAgent.Store.Changes do
       end)
 
     {%{line | iterations: iterations}, blobs}
+  end
+
+  # The ids of media that rows had and that no row has any more. All rows are looked through only where one lost some.
+  defp lost_media(_changes, _kept, known) when known == %{}, do: []
+
+  defp lost_media(changes, kept, known) do
+    now = Map.new(changes, &{&1.row, &1})
+
+    before =
+      for line <- kept,
+          now[line.row] == nil or now[line.row].write?,
+          do: ids_since(line.context, now[line.row] && now[line.row].context, known)
+
+    written = for line <- changes, {_number, text} <- line.iterations, do: Blobs.ids(text)
+
+    case Enum.uniq(Enum.concat(before)) -- Enum.concat(written) do
+      [] -> []
+      lost -> lost -- Enum.flat_map(changes, &ids_since(&1.context, nil, known))
+    end
+  end
+
+  defp ids_since(context, other, known) do
+    {_head, _updated_at, iterations} = Changes.since(context, other)
+
+    for {_number, text} <- iterations,
+        {text, _blobs, _known} = Blobs.take(text, known),
+        id <- Blobs.ids(text),
+        do: id
   end
 
   @doc "A map of the fields that are not `nil`: the statements tell `null` from what is not there."

@@ -15,18 +15,25 @@ defmodule AshAgent.Store.Erasure do
     {ids, filter} = Keyword.pop(opts, :ids)
     {own, filter} = Keyword.split(filter, [:batch, :on_batch])
 
-    pages =
-      if ids,
-        do: ids |> Enum.chunk_every(own[:batch]) |> Stream.map(&{:ok, &1}),
-        else: pages(store, [by: :created_at, order: :asc, limit: own[:batch]] ++ filter)
+    with {:ok, until} <- Relational.soon(store) do
+      pages =
+        if ids,
+          do: ids |> Enum.chunk_every(own[:batch]) |> Stream.map(&{:ok, &1}),
+          else:
+            pages(store, [by: :created_at, order: :asc, limit: own[:batch]] ++ cut(filter, until))
 
-    reduce(pages, @nothing, fn page, receipt ->
-      with {:ok, ids} <- page,
-           {:ok, family} <- family(store, ids, [], MapSet.new()),
-           do: erase_family(store, family, own, receipt)
-    end)
-    |> finish()
+      reduce(pages, @nothing, fn page, receipt ->
+        with {:ok, ids} <- page,
+             {:ok, family} <- family(store, ids, until),
+             do: erase_family(store, family, own, receipt)
+      end)
+      |> finish()
+    end
   end
+
+  # What others create meanwhile is not looked for, so that there is an end.
+  defp cut(filter, until),
+    do: Keyword.update(filter, :until, until, &Enum.min([&1, until], DateTime))
 
   # In the order of creation, so that deleting what a page has does not move the next one.
   defp pages(store, opts) do
@@ -46,32 +53,42 @@ defmodule AshAgent.Store.Erasure do
 
   # Forks and children are deleted before the conversation, so that they are found again after an interruption. A parent may
   # have any name that an application gives it, so known ones are not looked up again.
-  defp family(store, ids, found, known) do
+  defp family(store, ids, until, found \\ [], known \\ MapSet.new()) do
     case Enum.reject(Enum.uniq(ids), &MapSet.member?(known, &1)) do
       [] ->
         {:ok, found}
 
       ids ->
-        with {:ok, children} <- Relational.children(store, ids),
-             do: family(store, children, ids ++ found, MapSet.union(known, MapSet.new(ids)))
+        with {:ok, children} <- Relational.children(store, ids, until),
+             do:
+               family(store, children, until, ids ++ found, MapSet.union(known, MapSet.new(ids)))
     end
   end
 
   defp erase_family(store, family, own, receipt) do
-    batches = Enum.chunk_every(family, own[:batch])
+    with {:ok, receipt} <- erase_batches(store, family, own, receipt),
+         {:ok, until} <- Relational.soon(store),
+         do: erase_late(store, family, until, own, receipt)
+  end
 
-    with {:ok, receipt} <- reduce(batches, receipt, &erase_batch(store, &1, own, &2)) do
-      # This includes forks made in the meantime.
-      reduce(batches, receipt, fn ids, receipt ->
-        with {:ok, late} when late != [] <- Relational.children(store, ids),
-             {:ok, late} <- family(store, late, [], MapSet.new()) do
-          erase_family(store, late, own, receipt)
-        else
-          {:ok, []} -> {:ok, receipt}
-          error -> error
-        end
-      end)
-    end
+  # This includes forks that were made while their origins were there.
+  defp erase_late(store, ids, until, own, receipt) do
+    ids
+    |> Enum.chunk_every(own[:batch])
+    |> reduce(receipt, fn ids, receipt ->
+      with {:ok, late} when late != [] <- Relational.children(store, ids, until),
+           {:ok, late} <- family(store, late, until),
+           {:ok, receipt} <- erase_batches(store, late, own, receipt) do
+        erase_late(store, late, until, own, receipt)
+      else
+        {:ok, []} -> {:ok, receipt}
+        error -> error
+      end
+    end)
+  end
+
+  defp erase_batches(store, ids, own, receipt) do
+    ids |> Enum.chunk_every(own[:batch]) |> reduce(receipt, &erase_batch(store, &1, own, &2))
   end
 
   defp erase_batch(store, ids, own, receipt) do
@@ -80,10 +97,15 @@ defmodule AshAgent.Store.Erasure do
 
   ## Pruning
 
-  def prune(store, opts, receipt \\ @nothing) do
-    case Relational.prune(store, opts, opts[:batch]) do
+  def prune(store, opts) do
+    with {:ok, now} <- Relational.soon(store),
+         do: prune(store, opts, DateTime.add(now, -opts[:older_than], :second), @nothing)
+  end
+
+  defp prune(store, opts, until, receipt) do
+    case Relational.prune(store, opts, until, opts[:batch]) do
       {:ok, []} -> finish({:ok, receipt})
-      {:ok, rows} -> prune(store, opts, note(receipt, rows, opts))
+      {:ok, rows} -> prune(store, opts, until, note(receipt, rows, opts))
       {:error, error} -> {:error, error}
     end
   end

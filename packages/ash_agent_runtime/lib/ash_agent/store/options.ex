@@ -59,7 +59,9 @@ defmodule AshAgent.Store.Options do
            {:reclaim, :boolean, [default: false],
             "also takes a conversation that this owner already holds. Use it if you know that the process that held it is gone."},
            {:from, @owner,
-            "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."}
+            "also takes a conversation that this other owner holds: one that is gone, or that hands it over. By default, from nobody."},
+           {:load, :boolean, [default: true],
+            "whether the conversation is loaded. If not, its `value` is `nil`, as in those of `expired/2`: pass it to `fetch/2`."}
          ])
 
   @release Options.schema([@status])

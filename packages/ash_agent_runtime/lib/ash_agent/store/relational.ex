@@ -38,6 +38,8 @@ defmodule AshAgent.Store.Relational do
       @doc false
       defdelegate renew_all(store, claims), to: AshAgent.Store.Relational
       @doc false
+      defdelegate note(store, kept, opts), to: AshAgent.Store.Relational
+      @doc false
       defdelegate list_claimed(store, opts), to: AshAgent.Store.Relational
       @doc false
       defdelegate erase(store, opts), to: AshAgent.Store.Erasure
@@ -110,11 +112,22 @@ defmodule AshAgent.Store.Relational do
         if(finished == [], do: [], else: [finished: finished]) ++
         if(opts[:taken] == [], do: [], else: [taken: opts[:taken]]) ++ changes
 
-    with {:ok, media} <- Media.put(store, blobs) do
+    with {:ok, media} <- Media.put(store, blobs),
+         {:ok, places} <- fetch_places(store, kept.id, changes[:lost]) do
       next = %{kept | value: value, lines: lines, blobs: known}
-      answer_fenced(write(store, :append, fields ++ media), store, kept, next)
+      written = answer_fenced(write(store, :append, fields ++ media), store, kept, next)
+      if match?({:ok, _kept}, written), do: Media.delete_lost(store, kept.id, places)
+      written
     end
   end
+
+  # Where the bytes of media are that no row has any more.
+  defp fetch_places(%{blobs: where} = store, id, [_ | _] = lost) when where != nil do
+    with {:ok, rows} <- read(store, :blobs, &SQL.blobs/1, id: id),
+         do: {:ok, for([id, place, _data] <- rows, place != nil and id in lost, do: place)}
+  end
+
+  defp fetch_places(_store, _id, _lost), do: {:ok, []}
 
   def start(store, %Conversation{} = kept, calls) do
     started = for call <- calls, do: encode_call(call, [])
@@ -140,8 +153,22 @@ defmodule AshAgent.Store.Relational do
              do: claim(store, id, opts)
 
       [row] ->
-        fetch(store, keep(row, nil, [], opts[:owner], opts[:lease]))
+        claim = keep(row, nil, [], opts[:owner], opts[:lease])
+        if opts[:load], do: load_claim(store, claim), else: {:ok, claim}
     end)
+  end
+
+  defp load_claim(store, claim) do
+    with {:error, error} <- fetch(store, claim) do
+      release(store, claim, [])
+      {:error, error}
+    end
+  end
+
+  @doc "Writes a status and a note of a claimed conversation, without loading it. `opts` are `:status` and `:note`."
+  def note(store, %Conversation{} = kept, opts) do
+    fields = fence(kept) ++ [status: opts[:status], history: raw_terms(opts[:note])]
+    answer_fenced(write(store, :append, fields), store, kept, kept)
   end
 
   def renew(store, %Conversation{} = kept), do: run_fenced(store, :renew, &SQL.renew/1, kept, [])
@@ -203,9 +230,9 @@ defmodule AshAgent.Store.Relational do
   def erase(store, ids),
     do: Media.delete(store, run(store, :erase, &SQL.erase(&1, :listed), ids: ids))
 
-  @doc "The same for as many as `limit` of those that nobody owns and that the filters fit."
-  def prune(store, opts, limit) do
-    given = [age: -1000 * opts[:older_than]] ++ filters(opts)
+  @doc "The same for as many as `limit` of those that nobody owns, that nobody needed since `until`, and that the filters fit."
+  def prune(store, opts, until, limit) do
+    given = [age: time(until)] ++ filters(opts)
     names = Keyword.keys(given)
     fields = given ++ [limit: limit]
     Media.delete(store, run(store, {:prune, names}, &SQL.erase(&1, names), fields))
@@ -230,10 +257,15 @@ defmodule AshAgent.Store.Relational do
     read(store, {:search, names}, &SQL.search(&1, names), fields)
   end
 
-  @doc "The ids of the forks and children of the conversations of these ids."
-  def children(store, ids) do
-    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: ids),
+  @doc "The ids of the forks and children of the conversations of these ids that were created before a time."
+  def children(store, ids, until) do
+    with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: ids, until: time(until)),
          do: {:ok, List.flatten(rows)}
+  end
+
+  @doc "The time just after now, by the store's clock: everything that is stored by now is from before it."
+  def soon(store) do
+    answer(read(store, :soon, &SQL.soon/1, []), fn [[time]] -> {:ok, Conversation.time(time)} end)
   end
 
   def rename(store, from, to) do
@@ -384,7 +416,7 @@ defmodule AshAgent.Store.Relational do
 
   ## Parameters of the statements
 
-  @sections [:branches, :iterations, :blobs, :cuts, :gone, :finished, :taken]
+  @sections [:branches, :iterations, :blobs, :cuts, :gone, :lost, :finished, :taken]
 
   defp write(store, name, fields) do
     # An effect sees the rows that the ones before it have written only in SQLite: their order is that of foreign keys.

@@ -12,6 +12,10 @@ defmodule AshAgent.Store.Search do
   @trailing 140
   @longest_pattern 2_500
 
+  # A page costs a database all rows that have the words, so those after a page without enough results are larger.
+  @growth 2
+  @most_rows 2_000
+
   def search(store, query, opts) do
     case Words.of_query(query) do
       [] -> {:ok, %{results: [], next: nil}}
@@ -35,7 +39,8 @@ defmodule AshAgent.Store.Search do
           {:ok, page(found, nil)}
 
         true ->
-          opts = Keyword.put(opts, :after, row_cursor(List.last(rows)))
+          rows_then = max(opts[:limit], min(opts[:limit] * @growth, @most_rows))
+          opts = Keyword.merge(opts, after: row_cursor(List.last(rows)), limit: rows_then)
           search(store, query, opts, left, found)
       end
     end)

@@ -73,7 +73,7 @@ defmodule AshAgent.Store.SQL do
     update {conversations} as c set revision = c.revision + 1, status = coalesce(#{field("status")}, c.status),
       parent_id = case when input.it -> 'document' is null then c.parent_id else #{field("parent_id")} end,
       document = coalesce(input.it -> 'document', c.document), metadata = coalesce(#{metadata(d)}, c.metadata),
-      active = #{number("active")}, updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
+      active = coalesce(#{number("active")}, c.active), updated_at = #{now(d)}, lease_until = #{renew_lease(d)}
     from input where #{fence()}
     returning #{summary(d)}
     """
@@ -146,6 +146,13 @@ defmodule AshAgent.Store.SQL do
     """
     delete from {branches} where conversation_id = #{@key} and exists (select 1 from guard) and exists (
       select 1 from input, #{each(d, "gone")} where #{number_of("branch")} = {branches}.number)
+    """
+  end
+
+  defp effect(d, :lost) do
+    """
+    delete from {blobs} where conversation_id = #{@key} and exists (select 1 from guard)
+      and #{among_many(d, "{blobs}.id", "lost")}
     """
   end
 
@@ -297,9 +304,14 @@ defmodule AshAgent.Store.SQL do
     %{guard: guard, effects: cut_texts(d, effect, texts), answer: nil, over: over}
   end
 
-  @doc "The forks and children of the conversations of a list."
-  def children(d),
-    do: "select c.id from input, {conversations} as c where #{among(d, "c.parent_id", "ids")}"
+  @doc "The forks and children of the conversations of a list that were created before a time."
+  def children(d) do
+    "select c.id from input, {conversations} as c where #{among(d, "c.parent_id", "ids")} and " <>
+      filter(d, :until, "created_at", nil)
+  end
+
+  @doc "The time of a millisecond later, since no clock of a store has more than these."
+  def soon(d), do: "select #{iso(d, "(" <> later(d, "1") <> ")")} as soon_text from input"
 
   # The tables of a conversation, in the order of foreign keys.
   @columns [
@@ -399,7 +411,7 @@ defmodule AshAgent.Store.SQL do
 
   # Neither written since, nor waiting for a message.
   defp filter(d, :age, _by, _after) do
-    since = later(d, field("age"))
+    since = time(d, field("age"))
 
     """
     c.updated_at < #{since} and not exists (select 1 from {prompts} as p

@@ -2,7 +2,9 @@ defmodule AshAgent.Trace.Caller do
   @moduledoc false
 
   # The OpenTelemetry context of a process, for the processes that work for it: their measurements belong to its trace.
-  # Without :opentelemetry_api, there is none.
+  # Without :opentelemetry_api, there is none. And the id of the conversation that it works for, for what is logged.
+
+  require Logger
 
   if Code.ensure_loaded?(:otel_ctx) do
     @doc "The context of this process, or `nil`."
@@ -40,10 +42,33 @@ defmodule AshAgent.Trace.Caller do
     def continue(_none), do: :ok
   end
 
-  @doc "A task that belongs to this process's trace, ends with its supervisor, and whose crash is told by a message."
+  @doc """
+  Runs a function for a conversation: what is logged meanwhile has its id as the metadata `:context_id`, in this process and in its tasks.
+  """
+  def within(id, fun) do
+    before = conversation()
+    note(id)
+
+    try do
+      fun.()
+    after
+      note(before)
+    end
+  end
+
+  @doc "Says that this process works for the conversation of this id."
+  def note(id), do: Logger.metadata(context_id: id)
+
+  @doc "Returns the id of the conversation that this process works for, or `nil`."
+  def conversation, do: Logger.metadata()[:context_id]
+
+  @doc "A task that belongs to this process's trace and conversation, ends with its supervisor, and whose crash is told by a message."
   def task(supervisor, context \\ current(), fun) do
+    id = conversation()
+
     work = fn ->
       continue(context)
+      note(id)
       fun.()
     end
 

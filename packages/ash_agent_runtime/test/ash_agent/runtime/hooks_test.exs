@@ -172,6 +172,64 @@ defmodule AshAgent.Runtime.HooksTest do
     end
   end
 
+  describe "a function of the application that fails" do
+    @failing [
+      on_change: 1,
+      on_event: 1,
+      before_tool: 2,
+      after_tool: 3,
+      approval: 2
+    ]
+
+    defp failing(1), do: fn _ -> raise "SECRET" end
+    defp failing(2), do: fn _, _ -> raise "SECRET" end
+    defp failing(3), do: fn _, _, _ -> raise "SECRET" end
+
+    # The lines that name a function, and how many of them have the id and no more of it.
+    defp failed_lines(log, name) do
+      refute log =~ "SECRET"
+      for line <- String.split(log, "\n"), line =~ ":#{name} failed", do: line
+    end
+
+    test "is logged with the conversation's id, in runs, sub-agents and sessions" do
+      for {name, arity} <- @failing, where <- [:run, :sub_agent, :session] do
+        id = "#{name}-#{where}-#{System.unique_integer([:positive])}"
+        own = [{name, failing(arity)}, tools: %{"echo" => &{:ok, &1}}]
+        llm = Scripted.new([%{tool_calls: [call("x", "echo")]}, "Done"])
+
+        log =
+          ExUnit.CaptureLog.capture_log([metadata: [:context_id]], fn ->
+            case where do
+              :run ->
+                Runtime.run(Context.new("Hi", id: id), [llm: llm] ++ own)
+
+              :sub_agent ->
+                child = Runtime.SubAgent.tool([name: "child", description: "x", llm: llm] ++ own)
+
+                outer =
+                  Scripted.new([%{tool_calls: [call("y", "child", %{"task" => "Go"})]}, "Ok"])
+
+                Runtime.run(Context.new("Hi", id: id), llm: outer, tools: [child])
+
+              :session ->
+                opts = [llm: llm, context: Context.new("Hi", id: id)] ++ own
+                {:ok, session} = AshAgent.Session.start_link(opts)
+                AshAgent.Session.resume(session)
+            end
+          end)
+
+        lines = failed_lines(log, name)
+        assert lines != [], id
+
+        if where == :sub_agent,
+          do: assert(Enum.all?(lines, &(&1 =~ ~r/ in the conversation "[^"]+"/))),
+          else: assert(Enum.any?(lines, &(&1 =~ ~s(in the conversation "#{id}"))))
+      end
+
+      assert Logger.metadata()[:context_id] == nil
+    end
+  end
+
   test "nothing of hooks is left in the mailbox or running" do
     before = Process.info(self(), :links)
     run([call("x", "echo")], before_tool: fn _, _ -> :ok end, after_tool: fn _, _, _ -> :ok end)

@@ -158,6 +158,115 @@ defmodule AshAgent.Runtime.ViewTest do
     assert [%{kind: :context_overflow}] = Context.Audit.failures(result.context)
   end
 
+  describe "results that alone are too long" do
+    @most 200_000
+
+    # Asks for so many logs, and reads again a line that is left out of the first one.
+    defp reader(count) do
+      test = self()
+
+      fn context ->
+        {:ok, body} =
+          Context.encode_request(context, :anthropic, body: %{model: "m", max_tokens: 9})
+
+        called =
+          for %{tool_calls: calls} <- Context.to_messages(context), call <- calls, do: call.name
+
+        cond do
+          :erlang.iolist_size(body) > @most ->
+            {:error, %LLM.Error{kind: :context_overflow, reason: {:status, 400}}}
+
+          called == [] ->
+            {:ok, %{tool_calls: for(n <- 1..count, do: %{id: "log_#{n}", name: "read_log"})}}
+
+          "recall" not in called ->
+            send(test, {:saw, logs(context)})
+
+            [handle] =
+              Regex.run(~r/left out, recall ([^ ]+)/, logs(context), capture: :all_but_first)
+
+            arguments = %{"handle" => handle, "from" => 5_000, "lines" => 1}
+            {:ok, %{tool_calls: [%{id: "again", name: "recall", arguments: arguments}]}}
+
+          true ->
+            again = List.last(Regex.scan(~r/line 4999|line 5000/, logs(context)))
+            {:ok, %{content: "Done: #{again}"}}
+        end
+      end
+    end
+
+    defp logs(context) do
+      for %{role: :user, content: [_ | _] = parts} <- Context.to_messages(context),
+          %{type: :tool_result, content: text} <- parts,
+          into: "",
+          do: text
+    end
+
+    defp read_logs(count) do
+      lines = Enum.map_join(1..div(60_000, count), &"line #{&1}: the pump answered late\n")
+      %{read_log: fn _ -> {:ok, "first words\n" <> lines <> "last words"} end}
+    end
+
+    test "are shown in part, with a handle for the rest, and the turn goes on, and so does the next" do
+      for count <- [1, 5], where <- [:run, :session] do
+        opts = [llm: reader(count), tools: read_logs(count), view: :auto]
+        {:ok, store} = Store.SQLite.open(":memory:")
+
+        {:ok, result} =
+          case where do
+            :run ->
+              Runtime.run(Context.new("Read the logs"), opts)
+
+            :session ->
+              {:ok, session} = Session.start_link([store: store, id: "c"] ++ opts)
+              answer = Session.prompt(session, "Read the logs")
+              :ok = GenServer.stop(session)
+              answer
+          end
+
+        # Renting clears all but three at once, with a handle for each.
+        assert_received {:saw, logs}
+        shown = min(count, 3)
+
+        for words <- ["first words", "last words"],
+            do: assert(length(String.split(logs, words)) == shown + 1)
+
+        refute logs =~ "line 5000:"
+        assert result.output =~ "line 4999" or result.output =~ "line 5000"
+        assert [%{kind: :shortened} = step] = Context.Shortening.shortenings(result.context)
+        assert step.cause == :context_overflow and step.range == 1..1
+        failures = Context.Audit.failures(result.context)
+        assert failures != [] and Enum.all?(failures, &(&1.kind == :context_overflow))
+        assert Context.Recall.receipt(result.context).counts.gone == 0
+        whole = Context.View.expand(result.context, step)
+        assert Context.Shortening.shortenings(whole) == []
+        assert byte_size(logs(whole)) > 1_000_000
+
+        # Loaded, it is as short, and nothing has to be refused again.
+        loaded =
+          if where == :run,
+            do: result.context |> Context.to_snapshot() |> Context.load!(),
+            else: elem(Store.fetch(store, "c"), 1).value
+
+        again = loaded |> Context.add_user_message("And now?") |> Runtime.run(opts)
+        assert {:ok, %{output: "Done: " <> _line, context: context}} = again
+        assert Context.Audit.failures(context) == failures
+      end
+    end
+
+    test "are so before they are sent, where the window is known" do
+      for count <- [1, 5] do
+        prices = [%{model: :any, input: 1, output: 1, context_window: 60_000}]
+        opts = [llm: reader(count), tools: read_logs(count), view: :auto, prices: prices]
+        assert {:ok, result} = prompt("Read the logs", opts)
+        assert Context.Audit.failures(result.context) == []
+
+        assert [%{kind: :shortened, cause: :window}] =
+                 Context.Shortening.shortenings(result.context)
+      end
+    end
+  end
+
   test "what fails for another reason is not" do
     test = self()
     error = %LLM.Error{kind: :invalid_request, reason: {:status, 400}}

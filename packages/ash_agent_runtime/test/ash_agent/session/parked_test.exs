@@ -6,6 +6,7 @@ defmodule AshAgent.Session.ParkedTest do
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Session, Sessions, Store}
+  alias AshAgent.Session.Parked
 
   @moduletag :capture_log
 
@@ -111,6 +112,122 @@ defmodule AshAgent.Session.ParkedTest do
       {:ok, kept} = Store.append(store, kept, context, status: :running)
       {:ok, _kept} = Store.release(store, kept)
     end
+  end
+
+  # What makes a stored conversation one that cannot be loaded, and the words of it.
+  @damages [
+    {"update ash_agent_branches set document = json_set(document, '$.version', 99)", "99"},
+    {"delete from ash_agent_blobs", "a medium is missing"},
+    {"update ash_agent_blobs set data = 'AAAA'", "a medium has changed"},
+    {"update ash_agent_iterations set document = '{}'", "iterations"}
+  ]
+
+  defp damaged(statement, opts) do
+    store = sqlite()
+    data = Base.encode64(:crypto.strong_rand_bytes(3_000))
+    picture = %{type: :image, media_type: "image/png", data: data}
+    {:ok, _kept} = Store.create(store, Context.new([picture], id: "c"), opts)
+    run!(store, statement)
+    store
+  end
+
+  defp run!(store, statement) do
+    reference = make_ref()
+    :ok = Store.SQLite.Native.run(store.ref, {:script, reference}, [statement], [])
+    assert_receive {:ash_agent_sqlite, ^reference, {:ok, _rows}}
+  end
+
+  defp answer(_context), do: {:ok, %{content: "Better"}}
+
+  test "what cannot be loaded is parked by the sessions that look for it, with its id and its reason" do
+    for {{statement, words}, number} <- Enum.with_index(@damages) do
+      store = damaged(statement, owner: "gone", lease: 1, status: :running)
+      name = Module.concat(__MODULE__, "Damaged#{number}")
+      opts = [name: name, store: store, llm: &answer/1, lease: 60, recover: 20, max_resumes: 3]
+
+      log =
+        capture_log(fn ->
+          start_supervised!({Sessions, opts}, id: name)
+
+          until(fn ->
+            match?({:ok, %{conversations: [_]}}, Store.list(store, status: :parked))
+          end)
+
+          stop_supervised!(name)
+        end)
+
+      assert {:ok, %{conversations: [%{owner: nil} = kept]}} = Store.list(store, status: :parked)
+      assert {:ok, %{id: "c", reason: reason, at: %DateTime{}}} = Parked.fetch(store, kept)
+      assert %{reason: :cannot_be_loaded, resumes: 3, error: said} = reason
+      assert said =~ words and log =~ ~s(the conversation "c" is parked) and log =~ words
+      for line <- String.split(log, "\n"), line =~ "conversation", do: assert(line =~ ~s("c"))
+      refute log =~ "AAAA"
+    end
+  end
+
+  test "one that waits for nothing is only refused, and one that can be read again goes on" do
+    Process.flag(:trap_exit, true)
+
+    store =
+      damaged("update ash_agent_branches set document = json_set(document, '$.version', 99)", [])
+
+    for _ <- 1..3 do
+      assert {:error, {:store_error, %Context.Error{}}} =
+               Session.start_link(store: store, id: "c", llm: &answer/1, max_resumes: 1)
+    end
+
+    assert {:ok, %{conversations: [%{owner: nil, status: :idle}]}} = Store.list(store)
+    {:ok, _id} = Store.enqueue(store, "c", "And now?")
+    refuse = fn -> Session.start_link(store: store, id: "c", llm: &answer/1, max_resumes: 2) end
+    for _ <- 1..2, do: assert({:error, {:store_error, %Context.Error{}}} = refuse.())
+    assert {:ok, %{conversations: [%{status: :parked} = kept]}} = Store.list(store)
+    assert {:ok, %{reason: %{resumes: 2}}} = Parked.fetch(store, kept)
+
+    run!(store, "update ash_agent_branches set document = json_set(document, '$.version', 1)")
+    assert {:ok, %{output: "Better"}} = Session.resume(open(store, llm: &answer/1))
+  end
+
+  defmodule Away do
+    @moduledoc false
+    @behaviour Store.Blobs
+    @impl true
+    def put(_config, _id, _bytes), do: {:ok, "place"}
+    @impl true
+    def get(_config, _place), do: {:error, :timeout}
+    @impl true
+    def delete(_config, _places), do: :ok
+  end
+
+  test "what is away for a while is not given up" do
+    Process.flag(:trap_exit, true)
+    {:ok, store} = Store.SQLite.open(":memory:", blobs: {Away, []})
+    data = Base.encode64(:crypto.strong_rand_bytes(3_000))
+    context = Context.new([%{type: :image, media_type: "image/png", data: data}], id: "c")
+    {:ok, _kept} = Store.create(store, context, status: :running)
+
+    for _ <- 1..3 do
+      assert {:error, {:store_error, %Store.Error{reason: {:unavailable, _}}}} =
+               Session.start_link(
+                 store: store,
+                 id: "c",
+                 llm: &answer/1,
+                 max_resumes: 1,
+                 lease: 60
+               )
+    end
+
+    # Whoever looks for what is left to do finds it.
+    until(fn -> match?({:ok, [%{id: "c"}]}, Store.expired(store, owner: "b")) end)
+  end
+
+  test "why a turn is parked can be asked", %{store: store} do
+    for _ <- 1..2, do: die(store, 1)
+    {:ok, %{conversations: [kept]}} = Store.list(store)
+
+    assert {:ok, %{id: "c", reason: %{reason: :died_without_progress}}} =
+             Parked.fetch(store, kept)
+
+    assert {:ok, nil} = Parked.fetch(store, %{kept | status: :idle})
   end
 
   test "sessions of a node leave it alone", %{store: store} do

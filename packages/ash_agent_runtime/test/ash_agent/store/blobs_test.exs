@@ -1,6 +1,8 @@
 defmodule AshAgent.Store.BlobsTest do
   use ExUnit.Case, async: true
 
+  import ExUnit.CaptureLog
+
   alias AshAgent.{Context, Store}
   alias AshAgent.Context.Changes
   alias AshAgent.Store.{Blobs, Error, SQLite}
@@ -88,6 +90,58 @@ defmodule AshAgent.Store.BlobsTest do
     assert_raise ArgumentError, fn -> SQLite.open(":memory:", blobs: Files) end
   end
 
+  test "that a rewind took back are deleted where they are", ctx do
+    store = ctx.store.(%{})
+    [one, two] = [image(4_000), image(5_000)]
+    {:ok, kept} = Store.create(store, Context.new([one], id: "a"))
+    {:ok, kept} = Store.append(store, kept, Context.add_user_message(kept.value, [one, two]))
+    assert map_size(ctx.held.()) == 2
+
+    assert {:error, :stale} =
+             Store.append(store, %{kept | revision: 1}, Context.new("x", id: "a"))
+
+    {:ok, kept} = Store.append(store, kept, Context.new([one], id: "a"))
+    assert Map.values(ctx.held.()) == [bytes(one)]
+
+    refused = %{store | blobs: {Files, %{delete: fn -> {:error, @secret} end}}}
+    value = Context.new("nothing", id: "a")
+    log = capture_log(fn -> assert {:ok, _kept} = Store.append(refused, kept, value) end)
+    assert log =~ ~s(the conversation "a") and not (log =~ @secret)
+  end
+
+  test "that are gone or have other bytes are errors that say so", ctx do
+    for {blobs, change} <- [
+          {nil, "update ash_agent_blobs set data = 'AAAA'"},
+          {nil, "update ash_agent_blobs set data = '?'"},
+          {nil, "delete from ash_agent_blobs"},
+          {:outside, fn {_place, _bytes} -> "other" end}
+        ] do
+      store = if blobs, do: ctx.store.(%{}), else: open!(nil)
+      {:ok, _kept} = Store.create(store, Context.new([image(4_000)], id: "a"))
+
+      if blobs,
+        do:
+          Agent.update(
+            store.blobs |> elem(1) |> Map.fetch!(:agent),
+            &Map.new(&1, fn {place, _} = held -> {place, change.(held)} end)
+          ),
+        else: run!(store, change)
+
+      assert {:error, %Error{reason: {:corrupt, words}} = error} = Store.fetch(store, "a")
+      assert words =~ "medium" and Exception.message(error) =~ words
+      assert {:error, ^error} = Store.claim(store, "a", owner: "me")
+      # It is nobody's.
+      assert {:ok, %{conversations: [%{owner: nil}]}} = Store.list(store)
+      assert {:error, ^error} = Store.claim(store, "a", owner: "you")
+    end
+  end
+
+  defp run!(store, statement) do
+    reference = make_ref()
+    :ok = SQLite.Native.run(store.ref, {:script, reference}, [statement], [])
+    assert_receive {:ash_agent_sqlite, ^reference, {:ok, _rows}}
+  end
+
   test "are taken out of a text and put back as they were" do
     data = fn size -> Base.encode64(:crypto.strong_rand_bytes(size)) end
 
@@ -107,6 +161,30 @@ defmodule AshAgent.Store.BlobsTest do
       assert known == Blobs.index(blobs)
       assert {again, none, ^known} = Blobs.take(text, known)
       assert IO.iodata_to_binary(again) == taken and none == %{}
+    end
+  end
+
+  # What looks like a reference, as a document of others may have it.
+  defp foreign(levels, id),
+    do: String.duplicate(~s({"$blob":), levels) <> ~s("#{id}") <> String.duplicate("}", levels)
+
+  test "are told from references of others, in any place and depth" do
+    medium = image(3_000).data
+    id = "sha256:" <> Base.encode16(:crypto.hash(:sha256, Base.decode64!(medium)), case: :lower)
+    stranger = "sha256:" <> String.duplicate("0", 64)
+
+    for id <- [id, stranger, "sha256:1", "other"],
+        levels <- 1..3,
+        key <- ["data", "x"],
+        more <- ["", ~s(,"data":"#{medium}"), ~s(,"more":1)] do
+      text = ~s({"data":"#{medium}","y":{"#{key}":#{foreign(levels, id)}#{more}}})
+      {taken, blobs, _known} = Blobs.take(text, %{})
+      refute taken =~ medium
+      assert Changes.put_media_back(taken, blobs) == text
+      # PostgreSQL writes a space after each colon.
+      spaced = String.replace(taken, ~s(":), ~s(": ))
+      put_back = spaced |> Changes.put_media_back(blobs) |> Context.JSON.decode!()
+      assert put_back == Context.JSON.decode!(text)
     end
   end
 

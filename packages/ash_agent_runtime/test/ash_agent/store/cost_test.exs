@@ -121,4 +121,25 @@ defmodule AshAgent.Store.CostTest do
 
     assert [{:append, _}, :start, {:append, _}] = Enum.map(asked(), &elem(&1, 0))
   end
+
+  test "a search for words that masks hide asks a few times, however many there are", %{
+    store: store
+  } do
+    iterations = 600
+
+    value =
+      Enum.reduce(
+        1..iterations,
+        Context.new("x", id: "c"),
+        &Context.add_user_message(&2, "needle #{&1}")
+      )
+
+    {:ok, _kept} = Store.create(store, Context.View.put_masks(value, [{"needle", "-"}]))
+
+    for limit <- [1, 10] do
+      asked()
+      assert {:ok, %{results: [], next: nil}} = Store.search(store, "needle", limit: limit)
+      assert length(asked()) <= 11
+    end
+  end
 end

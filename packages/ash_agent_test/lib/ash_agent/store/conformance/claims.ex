@@ -66,6 +66,22 @@ defmodule AshAgent.Store.Conformance.Claims do
     append!(store, taken, Context.add_user_message(taken.value, "mine"))
   end
 
+  check "need not be loaded, and is loaded later", %{store: store} do
+    kept = create!(store, talk())
+    assert {:ok, claim} = Store.claim(store, kept.id, owner: "a", load: false)
+    assert {:ok, claim} = Store.fetch(store, claim)
+    assert claim.claimed? and Context.equal?(claim.value, kept.value)
+
+    if can?(store, :note, 3) do
+      {:ok, noted} = store.__struct__.note(store, claim, status: :parked, note: %{why: "x"})
+      assert noted.revision == claim.revision + 1
+      assert {:error, :stale} = store.__struct__.note(store, claim, note: %{})
+      assert {:ok, [_create, %{note: %{why: "x"}}]} = Store.history(store, kept.id)
+      append!(store, noted, Context.add_user_message(claim.value, "More"))
+      assert {:ok, %{status: :parked}} = Store.fetch(store, kept.id)
+    end
+  end
+
   check "goes to one of those who want it at once", %{store: store} do
     kept = create!(store, talk())
     answers = at_once(10, &Store.claim(store, kept.id, owner: "owner #{&1}"))

@@ -79,6 +79,36 @@ defmodule AshAgent.Store.Conformance.Erasing do
     assert receipt.ids == [fork.id, root.id, late[:id]]
   end
 
+  check "ends although others go on creating what it looks for", %{store: store} do
+    mark = new_id()
+    for _ <- 1..5, do: create!(store, marked(mark))
+
+    # One of the filter and a child of each that goes, and more than go.
+    more = fn %{ids: ids} ->
+      for id <- ids do
+        create!(store, marked(mark))
+        create!(store, Context.new("x", id: new_id(), metadata: %{parent_id: id}))
+      end
+    end
+
+    started = DateTime.utc_now()
+    opts = [metadata: %{mark: mark}, batch: 2, on_batch: more]
+    assert {:ok, %{conversations: erased}} = Store.erase(store, opts)
+    assert erased >= 5
+    {:ok, %{conversations: [_ | _]}} = Store.list(store, metadata: %{mark: mark})
+
+    # A time that is still to come is not waited for.
+    until = DateTime.add(started, 3_600, :second)
+    assert {:ok, _receipt} = Store.erase(store, metadata: %{mark: mark}, until: until)
+    assert {:ok, %{conversations: []}} = Store.list(store, metadata: %{mark: mark})
+
+    for _ <- 1..5, do: create!(store, marked(mark))
+    opts = [older_than: 0, metadata: %{mark: mark}, batch: 2, on_batch: more]
+    assert {:ok, %{conversations: pruned}} = Store.prune(store, opts)
+    assert pruned >= 5
+    {:ok, %{conversations: [_ | _]}} = Store.list(store, metadata: %{mark: mark})
+  end
+
   check "erases while others write", %{store: store} do
     mark = new_id()
     kept = for _ <- 1..6, do: create!(store, marked(mark))

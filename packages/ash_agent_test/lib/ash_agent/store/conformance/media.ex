@@ -64,6 +64,37 @@ defmodule AshAgent.Store.Conformance.Media do
     append!(store, kept, Context.add_user_message(value, [picture]))
   end
 
+  check "go when nothing of the conversation has them any more", %{store: store} do
+    [stays, early, late] = for _ <- 1..3, do: image(3_000)
+    kept = create!(store, Context.new([stays, early], id: new_id()))
+    value = Context.add_assistant_message(kept.value, "Nice")
+    kept = append!(store, kept, Context.add_user_message(value, [early, late]))
+    # By the one who wrote them, and by one who has loaded them.
+    kept = append!(store, kept, Context.rewind(kept.value, to: 1))
+    kept = append!(store, kept, Context.add_user_message(kept.value, [late]))
+    {:ok, kept} = Store.fetch(store, kept.id)
+    value = Context.add_user_message(Context.rewind(kept.value, to: 1), "No picture")
+    kept = append!(store, kept, value)
+    if can?(store, :erase, 2), do: assert({:ok, %{blobs: 2}} = Store.erase(store, ids: [kept.id]))
+  end
+
+  check "of a branch that is gone go, and those of others stay", %{store: store} do
+    [both, own] = for _ <- 1..2, do: image(3_000)
+
+    chat =
+      ChatContext.new(id: new_id(), input: [both])
+      |> ChatContext.update_context(&Context.add_assistant_message(&1, "Yes"))
+      |> ChatContext.branch("idea", iteration: 1)
+      |> ChatContext.update_context(&Context.add_user_message(&1, [both, own]), branch: "idea")
+
+    with {:ok, kept} <- Store.create(store, chat) do
+      kept = append!(store, kept, ChatContext.delete_branch(chat, "idea"))
+
+      if can?(store, :erase, 2),
+        do: assert({:ok, %{blobs: 1}} = Store.erase(store, ids: [kept.id]))
+    end
+  end
+
   check "are told from what only looks like them", %{store: store} do
     text = Base.encode64(:crypto.strong_rand_bytes(3_000))
     id = "sha256:" <> digest(text)
@@ -73,6 +104,22 @@ defmodule AshAgent.Store.Conformance.Media do
     context = Context.add_assistant_message(context, nil, [call])
     kept = create!(store, context)
     append!(store, kept, Context.add_tool_results(context, [{"a", {:ok, looks}}]))
+  end
+
+  check "are told from references in fields that nobody knows", %{store: store} do
+    picture = image(3_000)
+
+    for id <- ["sha256:" <> digest(picture.data), "sha256:" <> String.duplicate("0", 64), "x"] do
+      reference = %{"$blob" => id}
+      looks = %{"data" => reference, "other" => reference}
+      document = Context.dump(Context.new([picture], id: new_id()))
+      [iteration] = document["iterations"]
+      document = %{document | "iterations" => [Map.put(iteration, "newer", looks)]}
+      kept = create!(store, Context.load!(document))
+      {:ok, fetched} = Store.fetch(store, kept.id)
+      assert [%{"newer" => ^looks}] = Context.dump(fetched.value)["iterations"]
+      append!(store, fetched, Context.add_assistant_message(fetched.value, "Nice"))
+    end
   end
 
   defp digest(data),
