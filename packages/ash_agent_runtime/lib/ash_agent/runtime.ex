@@ -265,7 +265,8 @@ defmodule AshAgent.Runtime do
       end
 
     first = %{first_iteration: opening.turn_start, depth: within.depth}
-    report_end(events, started, reply, first)
+    # A session tells its run's end once it can be acted on.
+    unless within[:watch], do: report_end(events, started, reply, first)
     reply
   end
 
@@ -295,15 +296,26 @@ defmodule AshAgent.Runtime do
   end
 
   @doc false
-  # Emits the event of a run's end. Only the application's function gets contexts: the run's and those of its sub-agents, with
+  # Emits the events of a run's end. Only the application's function gets contexts: the run's and those of its sub-agents, with
   # the iteration that the run's first turn began with, and the number of runs around this one.
-  def report_end(events, started, {_, %{context: context} = ended} = reply, metadata) do
-    measured = %{duration: Events.since(started)}
+  def report_end(events, started, {_, %{} = ended} = reply, metadata) do
     private = Map.merge(metadata, Map.take(ended, [:context, :sub_agents]))
 
-    events
-    |> Events.with_metadata(%{iteration: context.current_iteration})
-    |> Events.emit([:run, :stop], measured, status_metadata(reply), private)
+    for {name, measured, metadata} <- end_events(started, reply),
+        do: Events.emit(events, name, measured, metadata, private)
+  end
+
+  @doc false
+  # The same events, `{name, measurements, metadata}`, for those who hear nothing private.
+  def end_events(started, {_, %{context: context}} = reply) do
+    metadata = %{iteration: context.current_iteration}
+    measured = %{duration: Events.since(started)}
+    stop = {[:run, :stop], measured, Map.merge(metadata, status_metadata(reply))}
+
+    with {:paused, %{calls: calls}} <- reply,
+         waiting = Events.put_system_time(%{tool_calls: length(calls)}),
+         do: [{[:iteration, :pause], waiting, metadata}, stop],
+         else: (_over -> [stop])
   end
 
   defp status_metadata({:ok, result}), do: %{status: result.status}

@@ -180,8 +180,8 @@ defmodule AshAgent.SessionTest do
       assert {:ok, %Result{output: "Fine."}} = Session.prompt(session, "And now?")
     end
 
-    test "goes on with the queue, and does nothing when nothing runs" do
-      session = start(llm: gated())
+    test "goes on with the queue if it is told to, and does nothing when nothing runs" do
+      session = start(llm: gated(), when_cancelled: :go_on)
       assert Session.cancel(session) == :ok
       {:ok, one} = Session.prompt_async(session, "1")
       {:ok, two} = Session.prompt_async(session, "2")

@@ -45,6 +45,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:missing_option, :runtime_context}` - a session's turn was asked with a `:runtime_context` of its own, which is not stored and is gone
       with an earlier session; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
+    * `:dropped` - the message waited when `AshAgent.Session.cancel/1` was called, and is not in the conversation
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
   """
@@ -69,6 +70,7 @@ defmodule AshAgent.Runtime.Error do
           | {:output_cut, AshAgent.Output.Error.t()}
           | {:refused, String.t()}
           | :cancelled
+          | :dropped
           | :drained
           | {:exit, term()}
 
@@ -95,7 +97,7 @@ defmodule AshAgent.Runtime.Error do
   }
 
   @impl true
-  def message(%{reason: :cancelled}), do: describe(:cancelled)
+  def message(%{reason: reason}) when reason in [:cancelled, :dropped], do: describe(reason)
 
   def message(%{reason: reason, stored: stored}),
     do: describe(reason) <> Map.fetch!(@stored, stored)
@@ -209,6 +211,11 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"
+
+  defp describe(:dropped) do
+    "the turn before was cancelled, so the message, which waited, was dropped and is not in the conversation. Send it again, or start " <>
+      "the session with when_cancelled: :go_on"
+  end
 
   defp describe(:drained),
     do:

@@ -348,12 +348,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp finish(%{asked: 0, halts: halts} = batch) when halts == %{}, do: flush(batch, nil)
 
   defp finish(%{halts: halts} = batch) when halts == %{} do
-    with {:ok, batch} <- flush(batch, :paused) do
-      waiting = length(Context.Calls.undecided_tool_calls(batch.run.context))
-      measured = Events.put_system_time(%{tool_calls: waiting})
-      Events.emit(batch.run.events, [:iteration, :pause], measured)
-      {:stop, batch, {:paused, batch.unknown}}
-    end
+    with {:ok, batch} <- flush(batch, :paused), do: {:stop, batch, {:paused, batch.unknown}}
   end
 
   # A run that a tool has ended has no more questions. Of several such tools, the first of the calls counts.

@@ -162,6 +162,13 @@ defmodule AshAgent.Session.Claim do
          do: {:ok, %{claim | kept: kept, taken: taken}}
   end
 
+  @doc "Takes messages out of those that wait. Returns `{:ok, claim}` or an error."
+  def forget(claim, []), do: {:ok, claim}
+
+  def forget(%__MODULE__{} = claim, ids) do
+    with {:ok, claim} <- refresh(claim), do: append(claim, claim.kept.value, taken: ids)
+  end
+
   @doc "Returns `{:ok, attempts}` with those of a pending call that were started and have not ended, or an error."
   def fetch_attempts(nil, _context, _id), do: {:ok, []}
 

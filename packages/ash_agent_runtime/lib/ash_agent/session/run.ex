@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Run do
 
   alias AshAgent.{Context, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
-  alias AshAgent.Session.{Claim, Client, Job, State}
+  alias AshAgent.Session.{Claim, Client, Ending, Job, State}
   alias AshAgent.Trace.Caller
 
   require Logger
@@ -15,10 +15,11 @@ defmodule AshAgent.Session.Run do
   #   * `client` - the receiver of the reply
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
+  #   * `ending` - the process that tells its end, see `AshAgent.Session.Ending`
   #   * `given` - the messages that it was given for its turn
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
-  @enforce_keys [:task, :token, :client, :first, :started, :before, :asked_before, :stored?]
+  @enforce_keys ~w(task token client first started ending before asked_before stored?)a
   defstruct @enforce_keys ++ [given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
@@ -66,13 +67,15 @@ defmodule AshAgent.Session.Run do
 
   defp start(session, %{client: client, kind: kind} = job, context, authority) do
     token = make_ref()
+    begun = begin_end(%{session | context: context}, Keyword.get(job.opts, :caller))
 
     run = %__MODULE__{
-      task: start_task(session, job, context, authority, token),
+      task: start_task(session, job, context, authority, {token, begun.ending}),
       token: token,
       client: client,
-      first: Context.turn_start(context),
-      started: System.monotonic_time(),
+      first: begun.first,
+      started: begun.started,
+      ending: begun.ending,
       before: session.context,
       asked_before: session.asked,
       stored?: kind == :resume or job.id != nil
@@ -169,24 +172,32 @@ defmodule AshAgent.Session.Run do
     end
   end
 
+  # What the end of a run needs, which a turn that waited for decisions has as well.
+  defp begin_end(%{context: context, runtime: runtime, ended: before}, caller) do
+    first = Context.turn_start(context)
+    ending = Ending.start(before, runtime, context, %{first_iteration: first, depth: 0}, caller)
+    %{client: nil, first: first, started: System.monotonic_time(), ending: ending}
+  end
+
   # The task gets no more than it needs, since everything is copied.
-  defp start_task(session, job, context, opts, token) do
-    %{claim: claim, runtime: runtime} = session
+  defp start_task(session, job, context, opts, to) do
+    %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
     opts = Keyword.merge(runtime, opts)
-    within = within(self(), token, claim)
+    within = within(self(), to, claim)
 
     Caller.task(runtime[:supervisor], caller, fn ->
+      Ending.await_end(ended)
       Sealed.run(fn -> run(context, new?, opts, within, claim) end)
     end)
   end
 
   ## In the task
 
-  defp within(session, token, claim) do
+  defp within(session, {token, ending}, claim) do
     Map.merge(Bounds.outermost(), %{
-      watch: &report(session, token, &1),
+      watch: &report(session, token, ending, &1),
       steered: fn -> take_steers(session, token) end,
       taken: if(claim, do: claim.taken, else: [])
     })
@@ -202,12 +213,15 @@ defmodule AshAgent.Session.Run do
   end
 
   # Nothing more is read from the provider until everybody has the news. A session that ends kills the run that waits here.
-  defp report(session, token, {:delta, events, response}) do
+  defp report(session, token, _ending, {:delta, events, response}) do
     send(session, {:run, token, {:delta, self(), events, response}})
     receive do: ({^token, :more} -> :ok)
   end
 
-  defp report(session, token, news), do: send(session, {:run, token, news})
+  defp report(session, token, ending, news) do
+    with {:context, context} <- news, do: Ending.put_context(ending, context)
+    send(session, {:run, token, news})
+  end
 
   # A session that ends kills the run that waits here, too.
   defp take_steers(session, token) do
@@ -277,9 +291,9 @@ defmodule AshAgent.Session.Run do
 
   # The queued prompts keep waiting, since the turn is not over.
   defp finish(%{run: run} = session, {:paused, %Paused{context: context}} = reply) do
-    Client.reply(run.client, reply)
     status = if session.status == :draining, do: :draining, else: :paused
-    State.put_context(State.clear_taken(%{session | status: status, run: nil}), context)
+    session = State.clear_taken(%{session | status: status, run: nil})
+    session |> State.put_context(context) |> tell_end(run, reply)
   end
 
   defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error}) do
@@ -289,14 +303,14 @@ defmodule AshAgent.Session.Run do
       lose(session, reason)
     else
       {session, stored} = session |> State.mark_stale() |> withdraw(reason)
-      Client.reply(session.run.client, {:error, %{error | stored: stored}})
-      go_on(session, stored)
+      session |> tell_end(session.run, {:error, %{error | stored: stored}}) |> go_on(stored)
     end
   end
 
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
-    Client.reply(run.client, add_stored(reply, session))
-    %{session | run: nil} |> State.clear_taken() |> State.put_context(context) |> start_next()
+    reply = add_stored(reply, session)
+    session = %{session | run: nil} |> State.clear_taken() |> State.put_context(context)
+    session |> tell_end(run, reply) |> start_next()
   end
 
   defp add_stored({:error, %Error{stored: nil} = error}, %{claim: %Claim{}, run: run}),
@@ -365,10 +379,34 @@ defmodule AshAgent.Session.Run do
 
   ## Ending it from outside
 
-  @doc "Cancels what runs, or gives up the calls that wait for a decision."
+  @doc "Cancels what runs, or gives up the calls that wait for a decision. Nothing that waits starts, unless the application wants it."
   def cancel(%State{status: :idle} = session), do: session
+  def cancel(%State{when_cancelled: :go_on} = session), do: cancel_turn(session)
 
-  def cancel(%State{status: :paused, claim: claim, context: context} = session) do
+  def cancel(%State{queue: queue, steers: steers} = session) do
+    waiting = :queue.to_list(queue)
+    dropped = for message <- steers ++ waiting, message.input != nil, do: show(message)
+    ids = for %{id: id} when id != nil <- steers ++ waiting, do: id
+    session = %{session | queue: :queue.new(), steers: [], dropped: dropped}
+    {session, stored} = session |> cancel_turn() |> forget(ids)
+    for job <- waiting, do: Client.reply(job.client, end_error(session, :dropped, stored))
+    session
+  end
+
+  defp show(%Job{input: input, opts: opts}),
+    do: %{kind: :prompt, input: input, metadata: opts[:metadata] || %{}}
+
+  defp show(steer), do: steer |> Map.take([:input, :metadata]) |> Map.put(:kind, :steer)
+
+  # Those that cannot be taken out of the store now are with the next write.
+  defp forget(session, ids) do
+    case Claim.forget(session.claim, ids) do
+      {:ok, claim} -> {%{session | claim: claim}, false}
+      {:error, _reason} -> {session |> State.mark_stale() |> State.add_taken(ids), :unknown}
+    end
+  end
+
+  defp cancel_turn(%{status: :paused, claim: claim, context: context} = session) do
     # None of its calls runs: nobody knows how those ended that were started.
     context =
       case Claim.fetch_unknown(claim, context) do
@@ -378,10 +416,14 @@ defmodule AshAgent.Session.Run do
 
     context = Context.interrupt(context, "cancelled by the user", status: :cancelled)
     {session, _written} = end_turn(session, context, :unknown)
-    start_next(session)
+    session = if session.status == :lost, do: session, else: %{session | status: :idle}
+
+    session
+    |> tell_end(begin_end(session, nil), end_error(session, :cancelled, true))
+    |> start_next()
   end
 
-  def cancel(%State{run: run} = session) do
+  defp cancel_turn(%{run: run} = session) do
     # News that the task sent before it was killed are in the mailbox by then.
     reply = Task.shutdown(run.task, :brutal_kill)
     session = session |> end_tasks() |> flush_news() |> State.mark_stale()
@@ -426,8 +468,7 @@ defmodule AshAgent.Session.Run do
   defp end_run(%{run: run} = session, reason) do
     session = stop_task(session)
     stored = if session.run.stored?, do: true, else: :unknown
-    Client.reply(run.client, end_error(session, reason, stored))
-    session
+    tell_end(session, run, end_error(session, reason, stored))
   end
 
   @doc "Answers the clients of all prompts that wait. With a store these wait for the next session of the conversation."
@@ -470,25 +511,40 @@ defmodule AshAgent.Session.Run do
         start_next(session)
 
       {session, :ok} ->
-        session |> report_end(run, reason, true) |> start_next()
+        session |> tell_end(run, end_error(session, reason, true)) |> start_next()
 
       {session, {:error, why}} ->
         {session, stored} = withdraw(session, why)
-        session |> report_end(run, reason, stored) |> go_on(stored)
+        session |> tell_end(run, end_error(session, reason, stored)) |> go_on(stored)
     end
   end
 
-  defp report_end(session, run, reason, stored) do
-    reply = end_error(session, reason, stored)
-    token = run.token
-    watch = &send(self(), {:run, token, &1})
+  # Whoever hears of the end can act on it: the state is what it says by then. Subscribers hear it now, `:on_event` soon, and
+  # then the client gets its reply.
+  defp tell_end(%{context: context} = session, run, reply) do
+    dropped = if session.dropped == [], do: %{}, else: %{dropped: session.dropped}
+    told = Map.put(session.told, Ending.tell(run.ending, reply, dropped), {run.client, reply})
 
-    session.runtime
-    |> Events.new(%{context_id: session.context[:id]}, watch)
-    |> Runtime.report_end(run.started, reply, %{first_iteration: run.first, depth: 0})
+    for {name, measured, metadata} <- Runtime.end_events(run.started, reply),
+        reduce: %{session | told: told, ended: run.ending, dropped: []} do
+      session ->
+        metadata = metadata |> Map.put(:context_id, context[:id]) |> Map.merge(dropped)
+        State.put_event(session, {:event, name, measured, metadata})
+    end
+  end
 
-    Client.reply(run.client, reply)
-    flush_news(session)
+  @doc "Answers a client when everybody has heard of the end of its run."
+  def answer_told(%State{told: told} = session, monitor) do
+    {{client, reply}, told} = Map.pop!(told, monitor)
+    Client.reply(client, reply)
+    %{session | told: told}
+  end
+
+  @doc "The same for all, when the session stops."
+  def answer_all_told(%State{told: told, ended: ended} = session) do
+    Ending.await_end(ended)
+    for {_monitor, {client, reply}} <- told, do: Client.reply(client, reply)
+    %{session | told: %{}}
   end
 
   # The part of an answer that came stays.

@@ -184,8 +184,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       refute_received :ran
     end
 
-    test "that was cancelled starts the prompt that waited" do
-      session = start(llm: gated())
+    test "that was cancelled starts the prompt that waited if it is told to" do
+      session = start(llm: gated(), when_cancelled: :go_on)
       {:ok, one} = Session.prompt_async(session, "Hi")
       {:ok, two} = Session.prompt_async(session, "plain 2")
       go()
