@@ -209,7 +209,7 @@ defmodule AshAgent.Runtime do
   alias AshAgent.Options, as: Check
 
   alias AshAgent.Runtime.{Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
-  alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer}
+  alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer, Underway}
 
   @doc """
   Runs the loop and returns `{:ok, %AshAgent.Runtime.Result{}}`, `{:error, %AshAgent.Runtime.Error{}}`, or `{:paused,
@@ -271,8 +271,12 @@ defmodule AshAgent.Runtime do
   end
 
   defp execute(context, opening, events, opts, within) do
-    ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> Run.new(opening, events, opts, supervisor, within) |> Loop.run()
+    Underway.with_table(within[:underway], fn table ->
+      within = Map.put(within, :underway, table)
+
+      ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
+        context |> Run.new(opening, events, opts, supervisor, within) |> Loop.run()
+      end)
     end)
   end
 

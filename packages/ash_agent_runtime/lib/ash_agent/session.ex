@@ -534,11 +534,12 @@ defmodule AshAgent.Session do
 
   @doc """
   Cancels the running prompt and returns `:ok`: kills the processes of the model and the tools, keeps the answer as far as
-  it came, and answers calls without a result with an error that says so. If nothing runs, it does nothing.
+  it came, and answers calls without a result: those that ran have the status `:unknown`, since nobody knows what became of them, and
+  those that had not begun are `:cancelled`. If nothing runs, it does nothing.
 
   A paused session gives up the undecided calls, as cancelled.
 
-  The caller of the prompt gets an `AshAgent.Runtime.Error` with the reason `:cancelled`. Nothing else starts until somebody asks:
+  The caller of the prompt gets an `AshAgent.Runtime.Error` with the reason `:cancelled`, and with what the run cost so far. Nothing else starts until somebody asks:
   messages that wait are dropped, in the store as well, the callers of their prompts get an error with the reason `:dropped`, and the end of the
   turn has them, see `AshAgent.Runtime.Events`. With `when_cancelled: :go_on`, the session continues with the next of them instead.
   Results that tools have returned stay.

@@ -5,7 +5,7 @@ defmodule AshAgent.Runtime.Bounds do
 
   import Bitwise
 
-  alias AshAgent.{Context, Prices}
+  alias AshAgent.{Context, LLM, Prices}
 
   @calls 1
   @tokens 2
@@ -38,7 +38,7 @@ defmodule AshAgent.Runtime.Bounds do
       tokens: opts[:max_total_tokens] || @max_total_tokens,
       sub_agents: opts[:max_sub_agents] || @max_sub_agents,
       cost: opts[:max_cost] || :infinity,
-      prices: if(opts[:prices] != [], do: Prices.terms(opts[:prices]))
+      prices: terms(opts)
     }
   end
 
@@ -101,14 +101,20 @@ defmodule AshAgent.Runtime.Bounds do
   """
   def report(%__MODULE__{counters: counters} = bounds, tokens, before, context, model) do
     :atomics.add(counters, @tokens, tokens |> max(0) |> min(@most_tokens))
-    cost = cost(bounds, before, context, model)
+    cost = compute_cost(bounds.prices, before, context, model)
     if cost, do: add_cost(bounds, cost)
     cost
   end
 
-  defp cost(%{prices: nil}, _before, _context, _model), do: nil
+  @doc "Returns what an answer cost in a run with these options: what the context has of more than `before`; `nil` if it is not known."
+  def cost(opts, before, context),
+    do: compute_cost(terms(opts), before, context, LLM.model_name(opts[:llm]))
 
-  defp cost(%{prices: prices}, before, context, model) do
+  defp terms(opts), do: if(opts[:prices] != [], do: Prices.terms(opts[:prices]))
+
+  defp compute_cost(nil, _before, _context, _model), do: nil
+
+  defp compute_cost(prices, before, context, model) do
     since = before.current_iteration
 
     with {:ok, whole} <- Prices.sum_spending(context, prices, model, since),

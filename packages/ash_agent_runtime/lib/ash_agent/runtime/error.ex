@@ -26,7 +26,8 @@ defmodule AshAgent.Runtime.Error do
     * `{:max_cost_exceeded, max}` - the turn, sub-agents included, has cost that many 10^-12 US dollars
     * `{:no_price, model}` - with `:max_cost`, a model without a price; `nil` is one that does not tell its name
     * `:unknown_cost` - with `:max_cost`, a model did not report tokens or has no price, so the run cannot go on
-    * `{:timeout, milliseconds}` - the run took longer than `:timeout`; calls without a result are interrupted
+    * `{:timeout, milliseconds}` - the run took longer than `:timeout`; of calls that ran nobody knows the outcome, and those that had not begun
+      are interrupted
     * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
     * `{:llm_error, term}` - the model returned `{:error, term}`, or a response that was interrupted (`:interrupted`)
     * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited

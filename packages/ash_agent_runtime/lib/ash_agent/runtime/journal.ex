@@ -126,9 +126,13 @@ defmodule AshAgent.Runtime.Journal do
     end
   end
 
-  @doc "The same for all that still run."
-  def finish_all(journal, state),
-    do: Enum.reduce(Map.keys(journal.attempts), journal, &finish(&2, &1, state))
+  @doc "The same for all that have no result. Of some of them nobody knows the outcome, the others have not begun."
+  def finish_all(nil, _unknown), do: nil
+
+  def finish_all(journal, unknown) do
+    state = &if(&1 in unknown, do: :unknown, else: :interrupted)
+    Enum.reduce(Map.keys(journal.attempts), journal, &finish(&2, &1, state.(&1)))
+  end
 
   @doc "The same for an attempt as `earlier/3` returns it."
   def finish_attempt(journal, attempt, state) do

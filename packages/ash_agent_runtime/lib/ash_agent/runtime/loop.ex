@@ -5,9 +5,12 @@ defmodule AshAgent.Runtime.Loop do
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Bounds, Events, Journal, ModelCall, Run, ToolCalls, TypedAnswer}
+  alias AshAgent.Runtime.Underway
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
   def run(%Run{} = run) do
+    Underway.put_facts(run)
+
     {:stop, run, reason} =
       with {:ok, run} <- check_price(run),
            {:ok, run} <- begin_journal(run),

@@ -103,7 +103,7 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc """
-  Writes a context. `ended` is how the calls that run have ended, or `nil`, and `calls` are those that it is said of: all that were
+  Writes a context. `ended` returns how the call with a key has ended, and `calls` are those that it is said of: all that were
   started by default. Returns `{:ok, claim}` or an error.
   """
   def write(claim, context, status, ended, calls \\ :started)
@@ -112,8 +112,8 @@ defmodule AshAgent.Session.Claim do
   def write(%__MODULE__{} = claim, context, status, ended, calls) do
     with {:ok, claim} <- refresh(claim),
          {:ok, calls} <-
-           if(calls == :started, do: fetch_started(claim, ended), else: {:ok, calls}) do
-      finished = for call <- calls, do: encode_end(call, ended)
+           if(calls == :started, do: fetch_started(claim), else: {:ok, calls}) do
+      finished = for call <- calls, do: encode_end(call, ended.(call.key))
       append(claim, context, finished: finished, taken: claim.taken, status: status)
     end
   end
@@ -175,7 +175,7 @@ defmodule AshAgent.Session.Claim do
   def fetch_attempts(%__MODULE__{} = claim, context, id) do
     key = context |> Journal.keys([%{id: id}]) |> Map.fetch!(id)
 
-    with {:ok, started} <- fetch_started(claim, :any),
+    with {:ok, started} <- fetch_started(claim),
          do: {:ok, Enum.filter(started, &(&1.key == key))}
   end
 
@@ -185,15 +185,13 @@ defmodule AshAgent.Session.Claim do
   def fetch_unknown(%__MODULE__{} = claim, context) do
     keys = Journal.keys(context, Context.pending_tool_calls(context))
 
-    with {:ok, started} <- fetch_started(claim, :any) do
+    with {:ok, started} <- fetch_started(claim) do
       started = MapSet.new(started, & &1.key)
       {:ok, for({id, key} <- keys, key in started, do: id)}
     end
   end
 
-  defp fetch_started(_claim, nil), do: {:ok, []}
-
-  defp fetch_started(claim, _ended),
+  defp fetch_started(claim),
     do: Journal.ask(fn -> Store.calls(claim.store, claim.kept.id, state: :started) end)
 
   @doc """

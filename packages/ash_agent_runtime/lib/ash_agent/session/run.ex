@@ -4,7 +4,8 @@ defmodule AshAgent.Session.Run do
   # A session's run: its start, the news of its task, and its end. Functions that take a session's state return the next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
+  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Journal, Paused, Repeat, Result}
+  alias AshAgent.Runtime.{Sealed, Underway}
   alias AshAgent.Session.{Claim, Client, Ending, Job, State}
   alias AshAgent.Trace.Caller
 
@@ -16,10 +17,11 @@ defmodule AshAgent.Session.Run do
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
   #   * `ending` - the process that tells its end, see `AshAgent.Session.Ending`
+  #   * `underway` - the table of what it has come to, see `AshAgent.Runtime.Underway`
   #   * `given` - the messages that it was given for its turn
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
-  @enforce_keys ~w(task token client first started ending before asked_before stored?)a
+  @enforce_keys ~w(task token client first started ending underway before asked_before stored?)a
   defstruct @enforce_keys ++ [given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
@@ -70,12 +72,13 @@ defmodule AshAgent.Session.Run do
     begun = begin_end(%{session | context: context}, Keyword.get(job.opts, :caller))
 
     run = %__MODULE__{
-      task: start_task(session, job, context, authority, {token, begun.ending}),
+      task: start_task(session, job, context, authority, {token, begun.ending}, begun.underway),
       token: token,
       client: client,
       first: begun.first,
       started: begun.started,
       ending: begun.ending,
+      underway: begun.underway,
       before: session.context,
       asked_before: session.asked,
       stored?: kind == :resume or job.id != nil
@@ -176,16 +179,17 @@ defmodule AshAgent.Session.Run do
   defp begin_end(%{context: context, runtime: runtime, ended: before}, caller) do
     first = Context.turn_start(context)
     ending = Ending.start(before, runtime, context, %{first_iteration: first, depth: 0}, caller)
-    %{client: nil, first: first, started: System.monotonic_time(), ending: ending}
+    started = System.monotonic_time()
+    %{client: nil, first: first, started: started, ending: ending, underway: Underway.new()}
   end
 
   # The task gets no more than it needs, since everything is copied.
-  defp start_task(session, job, context, opts, to) do
+  defp start_task(session, job, context, opts, to, underway) do
     %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
     opts = Keyword.merge(runtime, opts)
-    within = within(self(), to, claim)
+    within = self() |> within(to, claim) |> Map.put(:underway, underway)
 
     Caller.task(runtime[:supervisor], caller, fn ->
       Ending.await_end(ended)
@@ -449,8 +453,25 @@ defmodule AshAgent.Session.Run do
     %{session | run: nil}
   end
 
-  defp end_error(%{claim: claim, context: context}, reason, stored),
-    do: {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+  defp end_error(%{claim: claim, context: context}, reason, stored, facts \\ %{}) do
+    error = %Error{reason: reason, context: context, stored: claim && stored}
+    {:error, struct!(error, facts)}
+  end
+
+  # What a run that was killed has come to, with the part of an answer that came.
+  defp facts(%{run: run, context: context, response: response, runtime: runtime}) do
+    facts = Underway.facts(run.underway, context[:id])
+
+    with %Response{} <- response,
+         response = Response.interrupt(response, :cut),
+         {:ok, whole} <- Context.put_response(context, response, {nil, nil}) do
+      usage = Map.merge(facts.usage, Response.usage(response) || %{}, fn _key, a, b -> a + b end)
+      cost = Bounds.cost(runtime, context, whole)
+      %{facts | usage: usage, cost: facts.cost && facts.cost + (cost || 0)}
+    else
+      _nothing_more -> facts
+    end
+  end
 
   @doc "Answers the clients of prompts that wait in the store when a session that drains stops."
   def answer_drained(%State{} = session),
@@ -468,7 +489,7 @@ defmodule AshAgent.Session.Run do
   defp end_run(%{run: run} = session, reason) do
     session = stop_task(session)
     stored = if session.run.stored?, do: true, else: :unknown
-    tell_end(session, run, end_error(session, reason, stored))
+    tell_end(session, run, end_error(session, reason, stored, facts(session)))
   end
 
   @doc "Answers the clients of all prompts that wait. With a store these wait for the next session of the conversation."
@@ -504,18 +525,20 @@ defmodule AshAgent.Session.Run do
   defp interrupt(%{run: run} = session, words, reason, opts) do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
     ended = if label == :cancelled, do: :cancelled, else: :interrupted
-    {session, written} = end_turn(session, add_response(session, label, words, opts), ended)
+    facts = facts(session)
+    {context, unknown} = add_response(session, label, words, opts)
+    {session, written} = end_turn(session, context, ended, unknown)
 
     case {session, written} do
       {%{status: :lost}, _refused} ->
         start_next(session)
 
       {session, :ok} ->
-        session |> tell_end(run, end_error(session, reason, true)) |> start_next()
+        session |> tell_end(run, end_error(session, reason, true, facts)) |> start_next()
 
       {session, {:error, why}} ->
         {session, stored} = withdraw(session, why)
-        session |> tell_end(run, end_error(session, reason, stored)) |> go_on(stored)
+        session |> tell_end(run, end_error(session, reason, stored, facts)) |> go_on(stored)
     end
   end
 
@@ -524,6 +547,7 @@ defmodule AshAgent.Session.Run do
   defp tell_end(%{context: context} = session, run, reply) do
     dropped = if session.dropped == [], do: %{}, else: %{dropped: session.dropped}
     told = Map.put(session.told, Ending.tell(run.ending, reply, dropped), {run.client, reply})
+    Underway.delete(run.underway)
 
     for {name, measured, metadata} <- Runtime.end_events(run.started, reply),
         reduce: %{session | told: told, ended: run.ending, dropped: []} do
@@ -547,23 +571,40 @@ defmodule AshAgent.Session.Run do
     %{session | told: %{}}
   end
 
-  # The part of an answer that came stays.
-  defp add_response(%{response: nil, context: context}, _label, words, opts),
-    do: Context.interrupt(context, words, opts)
+  # The part of an answer that came stays. Returns the context, and the keys of the calls of which nobody
+  # knows the outcome, by their ids.
+  defp add_response(%{response: nil} = session, _label, words, opts),
+    do: interrupt_calls(session, words, opts)
 
-  defp add_response(%{response: response, context: context}, label, words, opts) do
+  defp add_response(%{response: response, context: context} = session, label, words, opts) do
     response = Response.interrupt(response, label)
 
     case Runtime.Run.add_broken_response(context, response, words, opts) do
-      {:ok, context} -> context
-      {:error, _error} -> Context.interrupt(context, words, opts)
+      {:ok, context} -> {context, %{}}
+      {:error, _error} -> interrupt_calls(session, words, opts)
     end
+  end
+
+  # Calls that were pending before the run may have been started by another one, which only a store knows.
+  defp interrupt_calls(%{run: run, claim: claim, context: context}, words, opts) do
+    earlier = for %{id: id} <- Context.pending_tool_calls(run.before), do: id
+    opts = if earlier != [] and claim == nil, do: [told: words] ++ opts, else: opts
+
+    unknown =
+      with [_ | _] <- earlier, {:ok, ids} <- Claim.fetch_unknown(claim, context) do
+        Enum.filter(ids, &(&1 in earlier))
+      else
+        _none_or_error -> []
+      end
+
+    {ended, ids} = Underway.interrupt(run.underway, context, words, [unknown: unknown] ++ opts)
+    {ended, if(claim, do: Journal.keys(context, for(id <- ids, do: %{id: id})), else: %{})}
   end
 
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
   # Returns the session, and the result of the store.
-  defp end_turn(session, context, ended) do
-    {session, written} = write_turn(session, context, ended)
+  defp end_turn(session, context, ended, unknown \\ %{}) do
+    {session, written} = write_turn(session, context, ended, Map.values(unknown))
     tell_change(session, context)
     {State.put_context(session, context), written}
   end
@@ -575,8 +616,8 @@ defmodule AshAgent.Session.Run do
          do: Events.log(:error, reason, [], ":on_change")
   end
 
-  defp write_turn(session, context, ended) do
-    case Claim.write(session.claim, context, :idle, ended) do
+  defp write_turn(session, context, ended, unknown) do
+    case Claim.write(session.claim, context, :idle, &if(&1 in unknown, do: :unknown, else: ended)) do
       {:ok, claim} ->
         {%{session | claim: claim}, :ok}
 
