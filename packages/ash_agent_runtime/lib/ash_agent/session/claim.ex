@@ -103,23 +103,27 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc """
-  Writes a context. `ended` returns how the call with a key has ended, and `calls` are those that it is said of: all that were
-  started by default. Returns `{:ok, claim}` or an error.
+  Writes a context, and of calls how they ended, as the context has it: of all that were started by default. Returns `{:ok, claim}` or
+  an error.
   """
-  def write(claim, context, status, ended, calls \\ :started)
-  def write(nil, _context, _status, _ended, _calls), do: {:ok, nil}
+  def write(claim, context, status, calls \\ :started)
+  def write(nil, _context, _status, _calls), do: {:ok, nil}
 
-  def write(%__MODULE__{} = claim, context, status, ended, calls) do
+  def write(%__MODULE__{} = claim, context, status, calls) do
     with {:ok, claim} <- refresh(claim),
          {:ok, calls} <-
            if(calls == :started, do: fetch_started(claim), else: {:ok, calls}) do
-      finished = for call <- calls, do: encode_end(call, ended.(call.key))
+      finished = for call <- calls, do: encode_end(call, context)
       append(claim, context, finished: finished, taken: claim.taken, status: status)
     end
   end
 
-  defp encode_end(call, ended) do
-    ended = call |> Map.take([:key, :attempt]) |> Map.put(:state, ended)
+  @ended [:ok, :error, :cancelled, :interrupted]
+
+  defp encode_end(%{call: noted} = call, context) do
+    status = noted[:id] && Context.Calls.tool_call_status(context, noted.id)
+    state = if status in @ended, do: status, else: :unknown
+    ended = call |> Map.take([:key, :attempt]) |> Map.put(:state, state)
 
     # With the person who settled it, if there is one.
     with %{settled: settled} <- call,

@@ -17,7 +17,7 @@ defmodule AshAgent.Session.Decision do
          :ok <- Events.store(runtime[:on_change], context),
          settled = Enum.map(unknown, &Map.put(&1, :settled, settlement(decision, opts))),
          {:ok, claim} <-
-           Claim.write(session.claim, context, :paused, fn _key -> :unknown end, settled) do
+           Claim.write(session.claim, context, :paused, settled) do
       emit(runtime, before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
     end

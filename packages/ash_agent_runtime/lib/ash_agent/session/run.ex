@@ -4,7 +4,7 @@ defmodule AshAgent.Session.Run do
   # A session's run: its start, the news of its task, and its end. Functions that take a session's state return the next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Journal, Paused, Repeat, Result}
+  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result}
   alias AshAgent.Runtime.{Sealed, Underway}
   alias AshAgent.Session.{Claim, Client, Ending, Job, State}
   alias AshAgent.Trace.Caller
@@ -419,7 +419,7 @@ defmodule AshAgent.Session.Run do
       end
 
     context = Context.interrupt(context, "cancelled by the user", status: :cancelled)
-    {session, _written} = end_turn(session, context, :unknown)
+    {session, _written} = end_turn(session, context)
     session = if session.status == :lost, do: session, else: %{session | status: :idle}
 
     session
@@ -524,10 +524,8 @@ defmodule AshAgent.Session.Run do
   # Ends the turn of a run that has no reply.
   defp interrupt(%{run: run} = session, words, reason, opts) do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
-    ended = if label == :cancelled, do: :cancelled, else: :interrupted
     facts = facts(session)
-    {context, unknown} = add_response(session, label, words, opts)
-    {session, written} = end_turn(session, context, ended, unknown)
+    {session, written} = end_turn(session, add_response(session, label, words, opts))
 
     case {session, written} do
       {%{status: :lost}, _refused} ->
@@ -571,8 +569,7 @@ defmodule AshAgent.Session.Run do
     %{session | told: %{}}
   end
 
-  # The part of an answer that came stays. Returns the context, and the keys of the calls of which nobody
-  # knows the outcome, by their ids.
+  # The part of an answer that came stays.
   defp add_response(%{response: nil} = session, _label, words, opts),
     do: interrupt_calls(session, words, opts)
 
@@ -580,7 +577,7 @@ defmodule AshAgent.Session.Run do
     response = Response.interrupt(response, label)
 
     case Runtime.Run.add_broken_response(context, response, words, opts) do
-      {:ok, context} -> {context, %{}}
+      {:ok, context} -> context
       {:error, _error} -> interrupt_calls(session, words, opts)
     end
   end
@@ -597,14 +594,14 @@ defmodule AshAgent.Session.Run do
         _none_or_error -> []
       end
 
-    {ended, ids} = Underway.interrupt(run.underway, context, words, [unknown: unknown] ++ opts)
-    {ended, if(claim, do: Journal.keys(context, for(id <- ids, do: %{id: id})), else: %{})}
+    {context, _ids} = Underway.interrupt(run.underway, context, words, [unknown: unknown] ++ opts)
+    context
   end
 
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
   # Returns the session, and the result of the store.
-  defp end_turn(session, context, ended, unknown \\ %{}) do
-    {session, written} = write_turn(session, context, ended, Map.values(unknown))
+  defp end_turn(session, context) do
+    {session, written} = write_turn(session, context)
     tell_change(session, context)
     {State.put_context(session, context), written}
   end
@@ -616,8 +613,8 @@ defmodule AshAgent.Session.Run do
          do: Events.log(:error, reason, [], ":on_change")
   end
 
-  defp write_turn(session, context, ended, unknown) do
-    case Claim.write(session.claim, context, :idle, &if(&1 in unknown, do: :unknown, else: ended)) do
+  defp write_turn(session, context) do
+    case Claim.write(session.claim, context, :idle) do
       {:ok, claim} ->
         {%{session | claim: claim}, :ok}
 
