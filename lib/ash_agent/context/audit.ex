@@ -141,6 +141,8 @@ defmodule AshAgent.Context.Audit do
     * `breaks` - why not all that the last request left in the cache is read: the cause, the first iteration that it changes (`nil` before all
       of them), and the tokens that it costs
     * `cost` - what the request costs without its answer, in 10^-12 US dollars; `nil` without a price
+    * `most_output` - how many tokens its answer may have, if `put_request/4` noted a limit on them, such as `max_tokens`; otherwise `nil`
+    * `most_cost` - what the request costs with the longest answer; the same as `cost` if that is not known
   """
   @type forecast :: %{
           bytes: non_neg_integer(),
@@ -152,7 +154,9 @@ defmodule AshAgent.Context.Audit do
           breaks: [
             %{cause: cause(), iteration: pos_integer() | nil, tokens: non_neg_integer()}
           ],
-          cost: non_neg_integer() | nil
+          cost: non_neg_integer() | nil,
+          most_output: pos_integer() | nil,
+          most_cost: non_neg_integer() | nil
         }
 
   @typedoc """

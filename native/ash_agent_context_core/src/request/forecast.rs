@@ -40,6 +40,10 @@ pub struct Forecast {
     pub breaks: Vec<ExpectedBreak>,
     /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
+    /// The most tokens that the answer may have, if that was noted with the request.
+    pub most_output: Option<u64>,
+    /// The cost of the request with the longest answer, or without one if nobody knows how long that may be.
+    pub most_cost: Option<u64>,
 }
 
 /// A reason why the next request cannot read all that the last one left in the cache.
@@ -125,6 +129,11 @@ impl Context {
         let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
         forecast.cost =
             rates.map(|rates| forecast.price(rates, self.wrote_for_an_hour() == Some(true)));
+        forecast.most_output = self.inputs.most_output(self.next_number());
+        let answer = rates.and_then(|rates| rates.rate(Unit::Output, forecast.tokens));
+        let answer = answer.zip(forecast.most_output);
+        let answer = answer.map_or(0, |(rate, most)| rate.saturating_mul(most));
+        forecast.most_cost = forecast.cost.map(|cost| cost.saturating_add(answer));
         Ok(forecast)
     }
 

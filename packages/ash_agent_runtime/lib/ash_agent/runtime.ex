@@ -106,8 +106,13 @@ defmodule AshAgent.Runtime do
   ## Costs
 
   With `:prices`, see `AshAgent.Prices`, results and events say what a run cost, including its sub-agents. With `:max_cost` as well, the
-  run stops asking models once the turn has cost that much. An answer that is already under way is still received and paid for, so a turn
-  can overshoot by one answer, and with parallel sub-agents by one of each.
+  run stops asking models once the turn has cost that much. An answer that is already under way is still received and paid for.
+
+  Each request of the package's clients is forecast before it is sent, see `AshAgent.Context.Audit.forecast/3`: one that would cost more than
+  what is left ends the run with the same error, and is not sent. Its answer counts as if it were as long as it may be, by `max_tokens`
+  and the like. Without such a limit nobody knows how long it gets, and it does not count. With `:view`, a model that is a function is forecast, too, by
+  an estimate of its tokens. What the forecast cannot know, such as tokens of thinking, can make a turn overshoot by one answer, and with
+  parallel sub-agents by one of each.
 
   The costs of the turn's earlier runs count too, so a pause or a crash does not reset the sum. A user message does. To
   limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.Audit.fetch_cost/2`.

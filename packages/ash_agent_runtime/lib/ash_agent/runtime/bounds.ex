@@ -6,6 +6,7 @@ defmodule AshAgent.Runtime.Bounds do
   import Bitwise
 
   alias AshAgent.{Context, LLM, Prices}
+  alias AshAgent.Runtime.TypedAnswer
 
   @calls 1
   @tokens 2
@@ -60,7 +61,7 @@ defmodule AshAgent.Runtime.Bounds do
   end
 
   defp turn(bounds, context, model) do
-    first = Context.turn_start(context)
+    first = TypedAnswer.turn_start(context)
 
     with {:ok, own} <- Prices.sum_spending(context, bounds.prices, model, first) do
       children =
@@ -91,6 +92,24 @@ defmodule AshAgent.Runtime.Bounds do
 
       true ->
         :ok
+    end
+  end
+
+  @doc """
+  Returns whether the next request of a run may be sent: with a bound on costs, it and its longest answer must not cost more than what is
+  left. A model whose requests nobody here encodes is forecast only in a run that shapes its view, by its tokens.
+  """
+  def afford(%{bounds: %{cost: :infinity}}), do: :ok
+
+  def afford(%{bounds: bounds} = run) do
+    with {provider, opts} <- LLM.encoding(run.llm) || (run.view && {:openai_chat, []}),
+         opts = Keyword.merge([model: run.model || "unnamed", prices: run.prices], opts),
+         {:ok, %{most_cost: cost}} when cost != nil <-
+           Context.Audit.forecast(run.context, provider, opts),
+         true <- :atomics.get(bounds.counters, @cost) + cost > bounds.cost do
+      {:error, {:max_cost_exceeded, bounds.cost}}
+    else
+      _affordable_or_unknown -> :ok
     end
   end
 

@@ -23,7 +23,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:max_iterations_exceeded, max}` - the turn has used all its iterations
     * `{:max_calls_exceeded, max}` - the run and its sub-agents have made that many model calls
     * `{:max_total_tokens_exceeded, max}` - the models of the run, sub-agents included, have reported that many tokens
-    * `{:max_cost_exceeded, max}` - the turn, sub-agents included, has cost that many 10^-12 US dollars
+    * `{:max_cost_exceeded, max}` - the turn, sub-agents included, has cost that many 10^-12 US dollars, or would with its next request
     * `{:no_price, model}` - with `:max_cost`, a model without a price; `nil` is one that does not tell its name
     * `:unknown_cost` - with `:max_cost`, a model did not report tokens or has no price, so the run cannot go on
     * `{:timeout, milliseconds}` - the run took longer than `:timeout`; of calls that ran nobody knows the outcome, and those that had not begun
@@ -38,7 +38,7 @@ defmodule AshAgent.Runtime.Error do
       `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
       Nothing was started after that. Calls that have no result are pending
     * `{:invalid_output, error}` - the answer is not of the type of `:output`, an `AshAgent.Output.Error` with the answer as far as it could
-      be read, also after `:max_retries` further attempts
+      be read, also after `:max_retries` further attempts of the turn
     * `{:output_cut, error}` - the model reached its token limit before the typed answer was complete; the error has its `value` so far
     * `{:refused, words}` - the model refused to give the typed answer, in its own words
     * `{:missing_option, :output}` - the turn was asked for a typed answer, and there is no `:output`; nothing was run
@@ -119,8 +119,8 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe({:max_cost_exceeded, max}) do
-    "the turn has cost #{max} * 10^-12 US dollars or more, sub-agents included. " <>
-      "Add a user message, or run again with a greater :max_cost"
+    "the turn has cost #{max} * 10^-12 US dollars or more, sub-agents included, or would with its next request: its limit is " <>
+      "$#{dollars(max)}. Add a user message, or run again with a greater :max_cost"
   end
 
   defp describe({:no_price, _model} = reason),
@@ -193,7 +193,9 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe({:invalid_output, error}),
-    do: Exception.message(error) <> ". Add a user message, or run again to ask once more"
+    do:
+      Exception.message(error) <>
+        ". Add a user message, or run again with a greater :max_retries"
 
   defp describe({:output_cut, _error}),
     do: "the model reached its token limit before its answer was complete; allow it more tokens"
@@ -224,6 +226,12 @@ defmodule AshAgent.Runtime.Error do
         "AshAgent.Sessions.resume/3 waits for its answer"
 
   defp describe({:exit, reason}), do: "the process of the run exited with " <> short(reason)
+
+  defp dollars(amount) do
+    cents = amount |> rem(1_000_000_000_000) |> Integer.to_string() |> String.pad_leading(12, "0")
+    shown = String.trim_trailing(cents, "0")
+    "#{div(amount, 1_000_000_000_000)}.#{String.pad_trailing(shown, 2, "0")}"
+  end
 
   defp short(term), do: inspect(term, limit: 20, printable_limit: 500)
 end

@@ -8,7 +8,8 @@ defmodule AshAgent.Runtime.Run do
 
   alias AshAgent.{Context, Deadline, LLM, Response}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Gate, Journal, Options, Output}
-  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor, Underway}
+  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor, TypedAnswer}
+  alias AshAgent.Runtime.Underway
 
   # The settings, which stay the same:
   #
@@ -73,6 +74,7 @@ defmodule AshAgent.Runtime.Run do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
     {tools, output, offered} = offer(opts, gate)
+    output = TypedAnswer.count_retries(output, context, opening.last)
     context = Recall.put_handles(context, opening.recall?, tools)
 
     scope = %{
