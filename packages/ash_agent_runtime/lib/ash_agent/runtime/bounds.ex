@@ -66,14 +66,19 @@ defmodule AshAgent.Runtime.Bounds do
     with {:ok, own} <- Prices.sum_spending(context, bounds.prices, model, first) do
       children =
         for number <- first..context.current_iteration,
-            message <- Context.get_iteration_messages(context, number),
-            %{metadata: %{sub_agents: %{} = noted}} <- [message],
+            iteration = Context.get_iteration(context, number),
+            noted <- [iteration.metadata["sub_agents"] | list_noted(iteration.messages)],
+            is_map(noted),
             {_id, %{cost: cost}} when is_integer(cost) <- noted,
             do: cost
 
       {:ok, own + Enum.sum(children)}
     end
   end
+
+  # With the results, or with the iteration if a drained run left none.
+  defp list_noted(messages),
+    do: for(%{metadata: %{sub_agents: noted}} <- messages, do: noted)
 
   @doc "Counts a call of a model, before it is made."
   def ask(%__MODULE__{} = bounds) do

@@ -16,6 +16,14 @@ defmodule AshAgent.Runtime.Repeat do
     {:unknown, if(reason == nil, do: @unknown, else: @unknown <> ". It is not run again" <> why)}
   end
 
+  @doc "Adds these results to a context."
+  def add_unknown(context, [], _reason), do: context
+
+  def add_unknown(context, ids, reason) do
+    results = for id <- ids, do: %{id: id, result: make_unknown(reason)}
+    Context.add_tool_results(context, results)
+  end
+
   @doc "The result of a call that was stopped in the middle, for a reason in words."
   def make_stopped(words) do
     why = "the call was started, and stopped before its result came (#{words}). "

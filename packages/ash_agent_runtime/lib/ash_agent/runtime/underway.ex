@@ -12,8 +12,8 @@ defmodule AshAgent.Runtime.Underway do
 
   @facts [:context, :iterations, :usage, :cost, :sub_agents]
 
-  @doc "Returns a new table, which ends with the calling process."
-  def new, do: :ets.new(__MODULE__, [:public])
+  @doc "Returns a new table, which ends with the calling process unless that has an heir for it."
+  def new(heir \\ {:heir, :none}), do: :ets.new(__MODULE__, [:public, heir])
 
   @doc "Calls a function with the table of the runs around it, or with one of its own if that is `nil`."
   def with_table(nil, fun) do
@@ -107,6 +107,15 @@ defmodule AshAgent.Runtime.Underway do
       %{id: context[:id], status: status} |> Map.merge(Map.take(facts, [:iterations, :usage]))
 
     if cost, do: Map.put(note, :cost, cost), else: note
+  end
+
+  @doc "Notes what killed sub-agents cost with the iteration of their calls, which have no results yet."
+  def note_cut(context, cut) do
+    notes =
+      for %{call: call, facts: facts} <- cut, into: %{}, do: {call, note(facts, :interrupted)}
+
+    number = context.current_iteration
+    Context.put_iteration_metadata(context, number, "sub_agents", notes)
   end
 
   @doc "Results of one answer share a message: its metadata has a note of each, by its call's id."

@@ -166,6 +166,11 @@ defmodule AshAgent.Session.Claim do
          do: {:ok, %{claim | kept: kept, taken: taken}}
   end
 
+  @doc "Changes the stored conversation, and nothing else. Returns `{:ok, claim}` or an error."
+  def change(%__MODULE__{} = claim, fun) do
+    with {:ok, claim} <- refresh(claim), do: append(claim, fun.(claim.kept.value), [])
+  end
+
   @doc "Takes messages out of those that wait. Returns `{:ok, claim}` or an error."
   def forget(claim, []), do: {:ok, claim}
 
@@ -187,12 +192,7 @@ defmodule AshAgent.Session.Claim do
   def fetch_unknown(nil, _context), do: {:ok, []}
 
   def fetch_unknown(%__MODULE__{} = claim, context) do
-    keys = Journal.keys(context, Context.pending_tool_calls(context))
-
-    with {:ok, started} <- fetch_started(claim) do
-      started = MapSet.new(started, & &1.key)
-      {:ok, for({id, key} <- keys, key in started, do: id)}
-    end
+    Journal.fetch_unknown(claim.store, claim.kept.id, context)
   end
 
   defp fetch_started(claim),

@@ -7,7 +7,7 @@ defmodule AshAgent.Session.Ending do
   # Nobody waits for a slow `:on_event`, except those who want the answer and, for a while, the next run.
 
   alias AshAgent.{Context, Runtime}
-  alias AshAgent.Runtime.{Error, Events, Sealed}
+  alias AshAgent.Runtime.{Error, Events, Sealed, Underway}
   alias AshAgent.Trace.Caller
 
   # Milliseconds that the next run waits at most, so that events stay in order.
@@ -50,7 +50,17 @@ defmodule AshAgent.Session.Ending do
       {:DOWN, ^monitor, :process, _session, reason} ->
         # What the run has started ends with the session, and may still tell something.
         await_end(supervisor)
-        tell.({:error, %Error{reason: {:exit, reason}, context: context}}, %{})
+        error = %Error{reason: {:exit, reason}, context: context}
+        tell.({:error, struct!(error, inherit(context))}, %{})
+    end
+  end
+
+  # What the run had come to.
+  defp inherit(context) do
+    receive do
+      {:"ETS-TRANSFER", table, _session, nil} -> Underway.facts(table, context[:id])
+    after
+      @patience -> %{}
     end
   end
 

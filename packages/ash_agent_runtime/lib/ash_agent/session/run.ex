@@ -4,7 +4,7 @@ defmodule AshAgent.Session.Run do
   # A session's run: its start, the news of its task, and its end. Functions that take a session's state return the next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result}
+  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Journal, Paused, Repeat, Result}
   alias AshAgent.Runtime.{Sealed, Underway}
   alias AshAgent.Session.{Claim, Client, Ending, Job, State}
   alias AshAgent.Trace.Caller
@@ -137,7 +137,7 @@ defmodule AshAgent.Session.Run do
   defp settle_started(%{context: context, claim: claim}, _prompt) do
     with [_ | _] <- Context.pending_tool_calls(context),
          {:ok, ids} <- Claim.fetch_unknown(claim, context) do
-      {:ok, add_unknown(context, ids, "another message came")}
+      {:ok, Repeat.add_unknown(context, ids, "another message came")}
     else
       [] -> {:ok, context}
       error -> error
@@ -180,7 +180,8 @@ defmodule AshAgent.Session.Run do
     first = Context.turn_start(context)
     ending = Ending.start(before, runtime, context, %{first_iteration: first, depth: 0}, caller)
     started = System.monotonic_time()
-    %{client: nil, first: first, started: started, ending: ending, underway: Underway.new()}
+    table = Underway.new({:heir, ending, nil})
+    %{client: nil, first: first, started: started, ending: ending, underway: table}
   end
 
   # The task gets no more than it needs, since everything is copied.
@@ -411,14 +412,7 @@ defmodule AshAgent.Session.Run do
   end
 
   defp cancel_turn(%{status: :paused, claim: claim, context: context} = session) do
-    # None of its calls runs: nobody knows how those ended that were started.
-    context =
-      case Claim.fetch_unknown(claim, context) do
-        {:ok, ids} -> add_unknown(context, ids, "the user cancelled the turn")
-        {:error, _reason} -> context
-      end
-
-    context = Context.interrupt(context, "cancelled by the user", status: :cancelled)
+    context = Journal.cancel(context, Claim.fetch_unknown(claim, context))
     {session, _written} = end_turn(session, context)
     session = if session.status == :lost, do: session, else: %{session | status: :idle}
 
@@ -451,6 +445,16 @@ defmodule AshAgent.Session.Run do
   def drain_now(%State{} = session) do
     session = session |> end_run(:drained) |> State.mark_stale()
     %{session | run: nil}
+  end
+
+  # What sub-agents cost that are killed here, for the limits of the next session.
+  defp note_cut(%{run: run, claim: claim, context: context} = session) do
+    with [_ | _] = cut <- Underway.list_cut(run.underway, context[:id]),
+         {:ok, claim} <- Claim.change(%{claim | stale?: true}, &Underway.note_cut(&1, cut)) do
+      %{session | claim: claim}
+    else
+      _none_or_unknown -> session
+    end
   end
 
   defp end_error(%{claim: claim, context: context}, reason, stored, facts \\ %{}) do
@@ -488,6 +492,7 @@ defmodule AshAgent.Session.Run do
   # The run is killed, and may have stored its message by then.
   defp end_run(%{run: run} = session, reason) do
     session = stop_task(session)
+    session = if reason == :drained, do: note_cut(session), else: session
     stored = if session.run.stored?, do: true, else: :unknown
     tell_end(session, run, end_error(session, reason, stored, facts(session)))
   end
@@ -513,13 +518,6 @@ defmodule AshAgent.Session.Run do
 
   defp interrupt_cancelled(session),
     do: interrupt(session, "cancelled by the user", :cancelled, status: :cancelled)
-
-  defp add_unknown(context, [], _reason), do: context
-
-  defp add_unknown(context, ids, reason) do
-    results = for id <- ids, do: %{id: id, result: Repeat.make_unknown(reason)}
-    Context.add_tool_results(context, results)
-  end
 
   # Ends the turn of a run that has no reply.
   defp interrupt(%{run: run} = session, words, reason, opts) do

@@ -101,6 +101,41 @@ defmodule AshAgent.Runtime.CutTest do
     end
 
     # The child may take a second longer, to report its end.
+    test "of sub-agents that were killed when a node was drained counts for the next session" do
+      store = sqlite()
+      opts = [store: store, id: "c"] ++ nested(hanging(:working))
+      session = start(opts)
+      {:ok, _ref} = Session.prompt_async(session, "Hi")
+      assert_receive {:working, _}
+      monitor = Process.monitor(session)
+      GenServer.cast(session, {:drain, :now})
+      assert_receive {:DOWN, ^monitor, _, _, {:shutdown, :drained}}
+      assert {:ok, %{status: :running}} = Store.fetch(store, "c")
+
+      llm = fn _ -> {:ok, %{content: "Done", usage: @used}} end
+      next = fn max -> start(Keyword.merge(opts, llm: llm, max_cost: max, go_on: false)) end
+      session = next.(3 * @price)
+      assert {:error, %Error{reason: {:max_cost_exceeded, _}}} = Session.resume(session)
+      GenServer.stop(session)
+      assert {:ok, %{output: "Done"}} = Session.resume(next.(3 * @price + 1))
+    end
+
+    test "of a run whose session was killed is known to whoever is told its end" do
+      test = self()
+
+      tell = fn
+        [_, _, :run, :stop], _, %{depth: 0} = metadata -> send(test, {:ended, metadata})
+        _event, _, _ -> :ok
+      end
+
+      session = start([on_event: tell] ++ nested(hanging(:working)))
+      {:ok, _ref} = Session.prompt_async(session, "Hi")
+      assert_receive {:working, _}
+      Process.exit(session, :kill)
+      assert_receive {:ended, %{reason: :exit, sub_agents: [_, _], context: context}}
+      assert [%{id: "l"}] = Context.pending_tool_calls(context)
+    end
+
     test "of a sub-agent that had to be killed is told by the run" do
       hang = fn
         [_, _, :tool, :start], _, _ -> Process.sleep(:infinity)

@@ -254,7 +254,7 @@ defmodule AshAgent.Runtime.OutputTest do
         answers = &length(drain(do: (:answered when &1 -> 1)))
 
         # Each run ends with its second change, until one has an end of its own.
-        cut = fn cut, context, cost ->
+        cut = fn cut, context, cost when cost < 1_000 ->
           changes = :counters.new(1, [])
 
           on_change = fn _ ->
