@@ -53,12 +53,9 @@ defmodule AshAgent.Runtime.Underway do
     cut = list_cut(table, id)
     costs = for %{cost: cost} <- cut, cost != nil, do: cost
 
-    %{
-      iterations: Map.get(own, :iterations, 0),
-      usage: Map.get(own, :usage, %{}),
-      cost: own[:cost] && own.cost + Enum.sum(costs),
-      sub_agents: Map.get(own, :sub_agents, []) ++ Enum.flat_map(cut, & &1.contexts)
-    }
+    facts = Map.merge(%{iterations: 0, usage: %{}, cost: nil, sub_agents: []}, own)
+    contexts = facts.sub_agents ++ Enum.flat_map(cut, & &1.contexts)
+    %{facts | cost: facts.cost && facts.cost + Enum.sum(costs), sub_agents: contexts}
   end
 
   @doc """

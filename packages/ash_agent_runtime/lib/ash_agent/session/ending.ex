@@ -6,7 +6,7 @@ defmodule AshAgent.Session.Ending do
   #
   # Nobody waits for a slow `:on_event`, except those who want the answer and, for a while, the next run.
 
-  alias AshAgent.{Context, Runtime}
+  alias AshAgent.Runtime
   alias AshAgent.Runtime.{Error, Events, Sealed, Underway}
   alias AshAgent.Trace.Caller
 
@@ -41,31 +41,26 @@ defmodule AshAgent.Session.Ending do
 
   defp await(monitor, supervisor, context, tell) do
     receive do
-      {:context, context} ->
-        await(monitor, supervisor, context, tell)
-
       {:end, reply, more} ->
         tell.(reply, more)
 
       {:DOWN, ^monitor, :process, _session, reason} ->
         # What the run has started ends with the session, and may still tell something.
         await_end(supervisor)
-        error = %Error{reason: {:exit, reason}, context: context}
-        tell.({:error, struct!(error, inherit(context))}, %{})
+        own = Map.put(inherit(context), :reason, {:exit, reason})
+        tell.({:error, struct!(Error, own)}, %{})
     end
   end
 
   # What the run had come to.
   defp inherit(context) do
     receive do
-      {:"ETS-TRANSFER", table, _session, nil} -> Underway.facts(table, context[:id])
+      {:"ETS-TRANSFER", table, _session, nil} ->
+        Map.merge(%{context: context}, Underway.facts(table, context[:id]))
     after
-      @patience -> %{}
+      @patience -> %{context: context}
     end
   end
-
-  @doc "Notes the newest context of the run."
-  def put_context(pid, %Context{} = context), do: send(pid, {:context, context})
 
   @doc "Tells the end of the run, with more metadata. Returns a monitor: its message comes when everybody has heard of it."
   def tell(pid, reply, more) do

@@ -69,20 +69,18 @@ defmodule AshAgent.Session.Run do
 
   defp start(session, %{client: client, kind: kind} = job, context, authority) do
     token = make_ref()
-    begun = begin_end(%{session | context: context}, Keyword.get(job.opts, :caller))
+    begun = begin_end(session, context, Keyword.get(job.opts, :caller))
 
-    run = %__MODULE__{
-      task: start_task(session, job, context, authority, {token, begun.ending}, begun.underway),
+    own = %{
+      task: start_task(session, job, context, authority, token, begun.underway),
       token: token,
       client: client,
-      first: begun.first,
-      started: begun.started,
-      ending: begun.ending,
-      underway: begun.underway,
       before: session.context,
       asked_before: session.asked,
       stored?: kind == :resume or job.id != nil
     }
+
+    run = struct!(__MODULE__, Map.merge(begun, own))
 
     asked = if kind == :prompt, do: authority, else: session.asked
     stop = session.stop_when_idle != false
@@ -176,21 +174,20 @@ defmodule AshAgent.Session.Run do
   end
 
   # What the end of a run needs, which a turn that waited for decisions has as well.
-  defp begin_end(%{context: context, runtime: runtime, ended: before}, caller) do
+  defp begin_end(%{runtime: runtime, ended: before}, context, caller) do
     first = Context.turn_start(context)
     ending = Ending.start(before, runtime, context, %{first_iteration: first, depth: 0}, caller)
-    started = System.monotonic_time()
-    table = Underway.new({:heir, ending, nil})
-    %{client: nil, first: first, started: started, ending: ending, underway: table}
+    begun = %{client: nil, first: first, started: System.monotonic_time(), ending: ending}
+    Map.put(begun, :underway, Underway.new({:heir, ending, nil}))
   end
 
   # The task gets no more than it needs, since everything is copied.
-  defp start_task(session, job, context, opts, to, underway) do
+  defp start_task(session, job, context, opts, token, underway) do
     %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
     opts = Keyword.merge(runtime, opts)
-    within = self() |> within(to, claim) |> Map.put(:underway, underway)
+    within = self() |> within(token, claim) |> Map.put(:underway, underway)
 
     Caller.task(runtime[:supervisor], caller, fn ->
       Ending.await_end(ended)
@@ -200,9 +197,9 @@ defmodule AshAgent.Session.Run do
 
   ## In the task
 
-  defp within(session, {token, ending}, claim) do
+  defp within(session, token, claim) do
     Map.merge(Bounds.outermost(), %{
-      watch: &report(session, token, ending, &1),
+      watch: &report(session, token, &1),
       steered: fn -> take_steers(session, token) end,
       taken: if(claim, do: claim.taken, else: [])
     })
@@ -218,15 +215,12 @@ defmodule AshAgent.Session.Run do
   end
 
   # Nothing more is read from the provider until everybody has the news. A session that ends kills the run that waits here.
-  defp report(session, token, _ending, {:delta, events, response}) do
+  defp report(session, token, {:delta, events, response}) do
     send(session, {:run, token, {:delta, self(), events, response}})
     receive do: ({^token, :more} -> :ok)
   end
 
-  defp report(session, token, ending, news) do
-    with {:context, context} <- news, do: Ending.put_context(ending, context)
-    send(session, {:run, token, news})
-  end
+  defp report(session, token, news), do: send(session, {:run, token, news})
 
   # A session that ends kills the run that waits here, too.
   defp take_steers(session, token) do
@@ -417,7 +411,7 @@ defmodule AshAgent.Session.Run do
     session = if session.status == :lost, do: session, else: %{session | status: :idle}
 
     session
-    |> tell_end(begin_end(session, nil), end_error(session, :cancelled, true))
+    |> tell_end(begin_end(session, context, nil), end_error(session, :cancelled, true))
     |> start_next()
   end
 
@@ -458,8 +452,8 @@ defmodule AshAgent.Session.Run do
   end
 
   defp end_error(%{claim: claim, context: context}, reason, stored, facts \\ %{}) do
-    error = %Error{reason: reason, context: context, stored: claim && stored}
-    {:error, struct!(error, facts)}
+    own = %{reason: reason, context: context, stored: claim && stored}
+    {:error, struct!(Error, Map.merge(facts, own))}
   end
 
   # What a run that was killed has come to, with the part of an answer that came.
