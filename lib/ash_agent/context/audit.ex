@@ -141,22 +141,20 @@ defmodule AshAgent.Context.Audit do
     * `breaks` - why not all that the last request left in the cache is read: the cause, the first iteration that it changes (`nil` before all
       of them), and the tokens that it costs
     * `cost` - what the request costs without its answer, in 10^-12 US dollars; `nil` without a price
-    * `most_output` - how many tokens its answer may have, if `put_request/4` noted a limit on them, such as `max_tokens`; otherwise `nil`
-    * `most_cost` - what the request costs with the longest answer; the same as `cost` if that is not known
+    * `most_cost` - what it costs with the longest answer, if `put_request/4` noted a limit on that, such as `max_tokens`; missing otherwise
   """
   @type forecast :: %{
-          bytes: non_neg_integer(),
-          same_bytes: non_neg_integer(),
-          tokens: non_neg_integer(),
-          read: non_neg_integer(),
-          written: non_neg_integer(),
-          new: non_neg_integer(),
-          breaks: [
+          required(:bytes) => non_neg_integer(),
+          required(:same_bytes) => non_neg_integer(),
+          required(:tokens) => non_neg_integer(),
+          required(:read) => non_neg_integer(),
+          required(:written) => non_neg_integer(),
+          required(:new) => non_neg_integer(),
+          required(:breaks) => [
             %{cause: cause(), iteration: pos_integer() | nil, tokens: non_neg_integer()}
           ],
-          cost: non_neg_integer() | nil,
-          most_output: pos_integer() | nil,
-          most_cost: non_neg_integer() | nil
+          required(:cost) => non_neg_integer() | nil,
+          optional(:most_cost) => non_neg_integer()
         }
 
   @typedoc """

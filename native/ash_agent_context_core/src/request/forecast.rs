@@ -40,9 +40,7 @@ pub struct Forecast {
     pub breaks: Vec<ExpectedBreak>,
     /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
-    /// The most tokens that the answer may have, if that was noted with the request.
-    pub most_output: Option<u64>,
-    /// The cost of the request with the longest answer, or without one if nobody knows how long that may be.
+    /// The cost of the request with the longest answer, if a limit of that was noted with the request.
     pub most_cost: Option<u64>,
 }
 
@@ -129,11 +127,13 @@ impl Context {
         let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
         forecast.cost =
             rates.map(|rates| forecast.price(rates, self.wrote_for_an_hour() == Some(true)));
-        forecast.most_output = self.inputs.most_output(self.next_number());
-        let answer = rates.and_then(|rates| rates.rate(Unit::Output, forecast.tokens));
-        let answer = answer.zip(forecast.most_output);
-        let answer = answer.map_or(0, |(rate, most)| rate.saturating_mul(most));
-        forecast.most_cost = forecast.cost.map(|cost| cost.saturating_add(answer));
+        let rate = rates.and_then(|rates| rates.rate(Unit::Output, forecast.tokens));
+        let answer = rate.zip(self.inputs.most_output(self.next_number()));
+        let answer = answer.map(|(rate, most)| rate.saturating_mul(most));
+        forecast.most_cost = forecast
+            .cost
+            .zip(answer)
+            .map(|(cost, answer)| cost.saturating_add(answer));
         Ok(forecast)
     }
 

@@ -109,8 +109,9 @@ defmodule AshAgent.Runtime.Bounds do
   def afford(%{bounds: bounds} = run) do
     with {provider, opts} <- LLM.encoding(run.llm) || (run.view && {:openai_chat, []}),
          opts = Keyword.merge([model: run.model || "unnamed", prices: run.prices], opts),
-         {:ok, %{most_cost: cost}} when cost != nil <-
+         {:ok, %{cost: least} = forecast} when least != nil <-
            Context.Audit.forecast(run.context, provider, opts),
+         cost = Map.get(forecast, :most_cost, least),
          true <- :atomics.get(bounds.counters, @cost) + cost > bounds.cost do
       {:error, {:max_cost_exceeded, bounds.cost}}
     else
