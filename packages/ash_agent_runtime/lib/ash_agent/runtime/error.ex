@@ -45,6 +45,8 @@ defmodule AshAgent.Runtime.Error do
     * `{:missing_option, :approval}` - the conversation is paused for decisions, and there is no `:approval`; nothing was run
     * `{:missing_option, :runtime_context}` - a session's turn was asked with a `:runtime_context` of its own, which is not stored and is gone
       with an earlier session; nothing was run
+    * `{:max_resumes_exceeded, count}` - of the end of a turn that is `:parked`: so many sessions in a row have gone on with it and
+      ended before they could store anything
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:dropped` - the message waited when `AshAgent.Session.cancel/1` was called, and is not in the conversation
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
@@ -70,6 +72,7 @@ defmodule AshAgent.Runtime.Error do
           | {:invalid_output, AshAgent.Output.Error.t()}
           | {:output_cut, AshAgent.Output.Error.t()}
           | {:refused, String.t()}
+          | {:max_resumes_exceeded, pos_integer()}
           | :cancelled
           | :dropped
           | :drained
@@ -211,6 +214,10 @@ defmodule AshAgent.Runtime.Error do
   defp describe({:missing_option, :runtime_context}) do
     "the turn was asked with a :runtime_context of its own, which is not stored and is gone with the session that had it, so " <>
       "nothing was run with the rights of somebody else. Resume with the :runtime_context of whoever asked"
+  end
+
+  defp describe({:max_resumes_exceeded, count}) do
+    "#{count} sessions in a row have gone on with the turn and ended before they could store anything, so it is parked: resume it"
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"

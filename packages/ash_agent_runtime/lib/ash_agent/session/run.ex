@@ -108,12 +108,24 @@ defmodule AshAgent.Session.Run do
       {:ok, claim} ->
         log_parked(context, reason)
         if context != session.context, do: tell_change(session, context)
-        State.put_context(%{session | claim: claim, status: :idle, run: nil}, context)
+        session = %{session | claim: claim, status: :idle, run: nil}
+        session = State.put_context(session, context)
+
+        tell_end(
+          session,
+          begin_end(session, context, nil),
+          end_error(session, end_of(reason), true)
+        )
 
       {:error, reason} ->
         lose(session, reason)
     end
   end
+
+  defp end_of(%{reason: :died_without_progress, resumes: count}),
+    do: {:max_resumes_exceeded, count}
+
+  defp end_of(%{reason: :missing_runtime_context}), do: {:missing_option, :runtime_context}
 
   defp log_parked(context, reason) do
     Logger.error(

@@ -239,6 +239,25 @@ defmodule AshAgent.Session.EndsTest do
       end
     end
 
+    test "that nobody goes on with any more has an end" do
+      store = sqlite()
+      {:ok, _kept} = Store.create(store, Context.new("1", id: "c"), status: :running)
+
+      deadly = fn _context ->
+        [_supervisor, session | _] = Process.get(:"$ancestors")
+        Process.exit(session, :kill)
+        Process.sleep(:infinity)
+      end
+
+      opts = [store: store, id: "c", llm: deadly, max_resumes: 1, on_event: tell()]
+      monitor = Process.monitor(start(opts))
+      assert_receive {:DOWN, ^monitor, _, _, _}
+      assert_receive {:ended, "1", :exit}
+      session = start(opts)
+      assert_receive {:ended, "1", :max_resumes_exceeded}
+      assert Session.status(session) == :parked
+    end
+
     test "has one end, and a turn one that is its last, whatever is killed and when" do
       check_all("ends of turns", [runs: 40], fn _size ->
         test = self()
