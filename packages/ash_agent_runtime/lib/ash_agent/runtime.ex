@@ -110,7 +110,7 @@ defmodule AshAgent.Runtime do
 
   Each request of the package's clients is forecast before it is sent, see `AshAgent.Context.Audit.forecast/3`: one that would cost more than
   what is left ends the run with the same error, and is not sent. Its answer counts as if it were as long as it may be, by `max_tokens`
-  and the like. Without such a limit nobody knows how long it gets, and it does not count. With `:view`, a model that is a function is forecast, too, by
+  and the like. Without such a limit, or with `request_notes: :hashes`, nobody knows how long it gets, and it does not count. With `:view`, a model that is a function is forecast, too, by
   an estimate of its tokens. What the forecast cannot know, such as tokens of thinking, can make a turn overshoot by one answer, and with
   parallel sub-agents by one of each.
 

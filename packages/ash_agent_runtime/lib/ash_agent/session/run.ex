@@ -453,9 +453,12 @@ defmodule AshAgent.Session.Run do
     %{session | run: nil}
   end
 
-  # What sub-agents cost that are killed here, for the limits of the next session.
+  # What an answer and sub-agents cost that are cut here, for the limits of the next session.
   defp note_cut(%{run: run, claim: claim, context: context} = session) do
-    with [_ | _] = cut <- Underway.list_cut(run.underway, context[:id]),
+    answer = Map.merge(%{context: context, iterations: 0}, partial(session))
+    answers = if session.response, do: [%{call: :answer, facts: answer}], else: []
+
+    with [_ | _] = cut <- answers ++ Underway.list_cut(run.underway, context[:id]),
          {:ok, claim} <- Claim.change(%{claim | stale?: true}, &Underway.note_cut(&1, cut)) do
       %{session | claim: claim}
     else
@@ -469,17 +472,21 @@ defmodule AshAgent.Session.Run do
   end
 
   # What a run that was killed has come to, with the part of an answer that came.
-  defp facts(%{run: run, context: context, response: response, runtime: runtime}) do
+  defp facts(%{run: run, context: context} = session) do
     facts = Underway.facts(run.underway, context[:id])
+    %{usage: usage, cost: cost} = partial(session)
+    usage = Map.merge(facts.usage, usage, fn _key, a, b -> a + b end)
+    %{facts | usage: usage, cost: facts.cost && facts.cost + (cost || 0)}
+  end
 
+  defp partial(%{response: response, context: context, runtime: runtime}) do
     with %Response{} <- response,
          response = Response.interrupt(response, :cut),
          {:ok, whole} <- Context.put_response(context, response, {nil, nil}) do
-      usage = Map.merge(facts.usage, Response.usage(response) || %{}, fn _key, a, b -> a + b end)
       cost = Bounds.cost(runtime, context, whole)
-      %{facts | usage: usage, cost: facts.cost && facts.cost + (cost || 0)}
+      %{usage: Response.usage(response) || %{}, cost: cost}
     else
-      _nothing_more -> facts
+      _nothing -> %{usage: %{}, cost: nil}
     end
   end
 

@@ -50,7 +50,9 @@ defmodule AshAgent.Runtime.CutTest do
   end
 
   defp cut(how, opts) do
-    opts = if how == :drain, do: [store: sqlite(), id: "c"] ++ opts, else: opts
+    store = sqlite()
+    Process.put(:store, store)
+    opts = if how == :drain, do: [store: store, id: "c"] ++ opts, else: opts
     session = start(opts)
     {:ok, ref} = Session.prompt_async(session, "Hi")
     assert_receive {:working, _}
@@ -153,19 +155,57 @@ defmodule AshAgent.Runtime.CutTest do
       assert %{sub_agents: %{"l" => %{status: :interrupted, cost: @price}}} = results.metadata
     end
 
-    test "of an answer that was cut is told as far as the provider reported it" do
-      test = self()
+    test "of an answer that was cut is told as far as the provider reported it, and counts later" do
+      start = %{
+        type: "message_start",
+        message: %{
+          id: "m",
+          type: "message",
+          role: "assistant",
+          model: "m",
+          content: [],
+          usage: @used
+        }
+      }
 
-      llm =
-        StreamModel.new(fn _context, feed ->
-          feed.(StreamModel.text("Once "))
-          send(test, {:working, self()})
-          Process.sleep(:infinity)
-        end)
+      block = %{type: "content_block_start", index: 0, content_block: %{type: "text", text: ""}}
 
-      error = cut(:cancel, llm: llm, prices: @prices)
-      {:ok, cost} = Context.Audit.fetch_cost(error.context, prices: @prices)
-      assert error.cost == cost
+      piece = %{
+        type: "content_block_delta",
+        index: 0,
+        delta: %{type: "text_delta", text: "Once "}
+      }
+
+      sse =
+        for %{type: type} = event <- [start, block, piece],
+            do: ["event: ", type, "\ndata: ", Context.JSON.encode(event), "\n\n"]
+
+      for how <- [:cancel, :kill, :drain, :timeout] do
+        test = self()
+
+        llm =
+          StreamModel.new(:anthropic, fn _context, feed ->
+            feed.(IO.iodata_to_binary(sse))
+            send(test, {:working, self()})
+            Process.sleep(:infinity)
+          end)
+
+        error = cut(how, llm: llm, prices: @prices)
+        assert {how, error.cost, error.usage[:input_tokens]} == {how, @price, 1_000}
+        opts = [llm: fn _ -> {:ok, %{content: "Done", usage: @used}} end, prices: @prices]
+
+        context =
+          if how == :drain do
+            {:ok, stored} = Store.fetch(Process.get(:store), "c")
+            stored.value
+          else
+            error.context
+          end
+
+        bound = fn more -> Runtime.run(context, [max_cost: @price + more] ++ opts) end
+        assert {:error, %Error{reason: {:max_cost_exceeded, _}}} = bound.(0)
+        assert {:ok, _} = bound.(1)
+      end
     end
   end
 
