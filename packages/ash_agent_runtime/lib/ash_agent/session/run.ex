@@ -19,10 +19,11 @@ defmodule AshAgent.Session.Run do
   #   * `ending` - the process that tells its end, see `AshAgent.Session.Ending`
   #   * `underway` - the table of what it has come to, see `AshAgent.Runtime.Underway`
   #   * `given` - the messages that it was given for its turn
+  #   * `handed` - the last of them, with the conversation that does not have them yet
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
   @enforce_keys ~w(task token client first started ending underway before asked_before stored?)a
-  defstruct @enforce_keys ++ [given: []]
+  defstruct @enforce_keys ++ [:handed, given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
   @check_again 1_000
@@ -275,7 +276,7 @@ defmodule AshAgent.Session.Run do
   def give_steers(%State{steers: steers} = session, pid) do
     send(pid, {session.run.token, steers})
     ids = for %{id: id} when id != nil <- steers, do: id
-    run = %{session.run | given: session.run.given ++ steers}
+    run = %{session.run | given: session.run.given ++ steers, handed: {session.context, steers}}
     State.add_taken(%{session | steers: [], run: run}, ids)
   end
 
@@ -536,6 +537,7 @@ defmodule AshAgent.Session.Run do
   defp interrupt(%{run: run} = session, words, reason, opts) do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
     facts = facts(session)
+    session = take_back(session, label == :cancelled and session.when_cancelled)
     {session, written} = end_turn(session, add_response(session, label, words, opts))
 
     case {session, written} do
@@ -550,6 +552,18 @@ defmodule AshAgent.Session.Run do
         session |> tell_end(run, end_error(session, reason, stored, facts)) |> go_on(stored)
     end
   end
+
+  # A run that was killed may not have added the messages that it was handed last.
+  defp take_back(%{run: %{handed: {context, steers}}, context: context} = session, :drop),
+    do: %{session | dropped: session.dropped ++ Enum.map(steers, &show/1)}
+
+  defp take_back(%{run: %{handed: {context, steers}}, context: context} = session, _starts) do
+    ids = for %{id: id} <- steers, do: id
+    session = if session.claim, do: update_in(session.claim.taken, &(&1 -- ids)), else: session
+    %{session | steers: steers ++ session.steers}
+  end
+
+  defp take_back(session, _when_cancelled), do: session
 
   # Whoever hears of the end can act on it: the state is what it says by then. Subscribers hear it now, `:on_event` soon, and
   # then the client gets its reply.

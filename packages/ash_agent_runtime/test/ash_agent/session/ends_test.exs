@@ -168,6 +168,65 @@ defmodule AshAgent.Session.EndsTest do
       end
     end
 
+    for stored? <- [false, true], {how, rule} <- [cancel: :drop, cancel: :go_on, kill: :drop] do
+      @stored stored?
+      @how how
+      @rule rule
+
+      test "a message that the run was just handed is not lost (#{how}, #{rule}#{if stored?, do: ", stored"})",
+           %{opts: opts} do
+        test = self()
+
+        tools = %{
+          work: fn _ -> send(test, {:working, self()}) && receive(do: (:go -> {:ok, 1})) end
+        }
+
+        opts = [tools: tools, when_cancelled: @rule] ++ Keyword.delete(opts, :tools)
+        opts = if @stored, do: [store: sqlite(), id: "c"] ++ opts, else: opts
+        session = start(opts)
+        {:ok, one} = Session.prompt_async(session, "1")
+        assert_receive {:working, tool}
+        :ok = Session.steer(session, "2")
+        task = :sys.get_state(session).run.task.pid
+
+        # The run asks for messages, gets them, and is killed before it can add them.
+        :sys.suspend(session)
+        send(tool, :go)
+
+        until(fn ->
+          {:message_queue_len, 0} != Process.info(session, :message_queue_len) and waits?(session)
+        end)
+
+        :erlang.suspend_process(task)
+        :sys.resume(session)
+        until(fn -> :sys.get_state(session).run.given != [] end)
+        {:ok, ref, _snapshot} = Session.subscribe(session)
+        if @how == :cancel, do: Session.cancel(session), else: Process.exit(task, :kill)
+        assert_receive {Session, ^one, {:error, _}}
+
+        if {@how, @rule} == {:cancel, :drop} do
+          assert_receive {Session, ^ref, _,
+                          {:event, [:run, :stop], _, %{dropped: [%{kind: :steer, input: "2"}]}}}
+
+          refute "2" in texts(session)
+        else
+          until(fn -> Session.status(session) == :idle end)
+          assert List.last(texts(session)) == "2"
+        end
+      end
+    end
+
+    defp waits?(session) do
+      {:messages, messages} = Process.info(session, :messages)
+      Enum.any?(messages, &match?({:steers, _, _}, &1))
+    end
+
+    defp texts(session) do
+      for %{role: :user, content: text} when is_binary(text) <-
+            Context.to_messages(Session.context(session)),
+          do: text
+    end
+
     test "whose store fails, what was dropped does not come back", %{opts: opts} do
       down = :atomics.new(1, [])
       {:ok, sqlite} = Store.SQLite.open(":memory:")
