@@ -214,7 +214,7 @@ defmodule AshAgent.Runtime.Run do
     cut = Underway.list_cut(run.underway, run.scope.context_id)
     {context, unknown} = Underway.interrupt(run.underway, run.context, words, opts)
 
-    run = Enum.reduce(cut, run, &add_sub_agents(&2, &1.contexts, &1.cost || 0))
+    run = Enum.reduce(cut, run, &add_sub_agents(&2, &1.contexts, &1.facts.cost || 0))
     put_context(%{run | journal: Journal.finish_all(run.journal, unknown)}, context)
   end
 

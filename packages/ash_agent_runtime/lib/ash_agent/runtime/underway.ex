@@ -51,16 +51,19 @@ defmodule AshAgent.Runtime.Underway do
   def facts(table, id) do
     own = with [{_id, facts}] <- :ets.lookup(table, id), do: facts, else: ([] -> %{})
     cut = list_cut(table, id)
-    costs = for %{cost: cost} <- cut, cost != nil, do: cost
-
     facts = Map.merge(%{iterations: 0, usage: %{}, cost: nil, sub_agents: []}, own)
-    contexts = facts.sub_agents ++ Enum.flat_map(cut, & &1.contexts)
-    %{facts | cost: facts.cost && facts.cost + Enum.sum(costs), sub_agents: contexts}
+    cost = facts.cost && facts.cost + (sum(cut) || 0)
+    %{facts | cost: cost, sub_agents: facts.sub_agents ++ Enum.flat_map(cut, & &1.contexts)}
+  end
+
+  defp sum(cut) do
+    costs = for %{facts: %{cost: cost}} when cost != nil <- cut, do: cost
+    if costs != [], do: Enum.sum(costs)
   end
 
   @doc """
-  Lists the sub-agents of a conversation that have not ended, as maps with the `call`, the `facts`, the `cost` and the `contexts`, those
-  of their own sub-agents included.
+  Lists the sub-agents of a conversation that have not ended, as maps with the `call`, the `facts` and the `contexts`, what their own
+  sub-agents have come to included.
   """
   def list_cut(table, id) do
     rows = for {id, %{} = facts} <- :ets.tab2list(table), is_binary(id), do: {id, facts}
@@ -77,10 +80,8 @@ defmodule AshAgent.Runtime.Underway do
         %{parent_id: ^parent, tool_call_id: call} <- [context[:metadata]] do
       own = list_children(rows, table, id)
       {context, _unknown} = interrupt(table, context, "the run around it ended")
-      costs = for %{cost: cost} when cost != nil <- [facts | own], do: cost
       contexts = [context | facts.sub_agents] ++ Enum.flat_map(own, & &1.contexts)
-      cost = if costs != [], do: Enum.sum(costs)
-      %{call: call, facts: %{facts | cost: cost}, cost: cost, contexts: contexts}
+      %{call: call, facts: %{facts | cost: sum([%{facts: facts} | own])}, contexts: contexts}
     end
   end
 
@@ -90,9 +91,9 @@ defmodule AshAgent.Runtime.Underway do
       nil ->
         outcome
 
-      %{facts: facts, contexts: contexts, cost: cost} ->
+      %{facts: facts, contexts: contexts} ->
         metadata = {:sub_agents, note(facts, :interrupted)}
-        %{outcome | metadata: metadata, contexts: contexts, cost: cost || 0}
+        %{outcome | metadata: metadata, contexts: contexts, cost: facts.cost || 0}
     end
   end
 
@@ -108,12 +109,11 @@ defmodule AshAgent.Runtime.Underway do
 
   @doc "Notes what killed sub-agents cost with the iteration of their calls, which have no results yet."
   def note_cut(context, cut) do
-    notes =
-      for %{call: call, facts: facts} <- cut, into: %{}, do: {call, note(facts, :interrupted)}
-
     number = context.current_iteration
-    Context.put_iteration_metadata(context, number, "sub_agents", notes)
+    Context.put_iteration_metadata(context, number, "sub_agents", notes(cut))
   end
+
+  defp notes(cut), do: Map.new(cut, &{&1.call, note(&1.facts, :interrupted)})
 
   @doc "Results of one answer share a message: its metadata has a note of each, by its call's id."
   def add_notes(context, key, notes) do
@@ -146,10 +146,7 @@ defmodule AshAgent.Runtime.Underway do
   defp add_stopped(context, table, id, ids, words) do
     cut = for %{call: call} = cut <- list_cut(table, id), call in ids, do: cut
 
-    notes =
-      for %{call: call, facts: facts} <- cut, into: %{}, do: {call, note(facts, :interrupted)}
-
-    opts = if notes == %{}, do: [], else: add_notes(context, :sub_agents, notes)
+    opts = if cut == [], do: [], else: add_notes(context, :sub_agents, notes(cut))
     results = for call <- ids, do: %{id: call, result: Repeat.make_stopped(words)}
     Context.add_tool_results(context, results, opts)
   end
