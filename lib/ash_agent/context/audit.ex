@@ -143,19 +143,21 @@ defmodule AshAgent.Context.Audit do
     * `dropped_thinking` - the tokens of thinking that the last request or its answer had, and that this one has to leave out, since the
       model takes its thinking only behind what that was made on, see [Thinking that is checked](requests.html#thinking-that-is-checked)
     * `cost` - what the request costs without its answer, in 10^-12 US dollars; `nil` without a price
+    * `most_cost` - what it costs with the longest answer, if `put_request/4` noted a limit on that, such as `max_tokens`; missing otherwise
   """
   @type forecast :: %{
-          bytes: non_neg_integer(),
-          same_bytes: non_neg_integer(),
-          tokens: non_neg_integer(),
-          read: non_neg_integer(),
-          written: non_neg_integer(),
-          new: non_neg_integer(),
-          breaks: [
+          required(:bytes) => non_neg_integer(),
+          required(:same_bytes) => non_neg_integer(),
+          required(:tokens) => non_neg_integer(),
+          required(:read) => non_neg_integer(),
+          required(:written) => non_neg_integer(),
+          required(:new) => non_neg_integer(),
+          required(:breaks) => [
             %{cause: cause(), iteration: pos_integer() | nil, tokens: non_neg_integer()}
           ],
-          dropped_thinking: non_neg_integer(),
-          cost: non_neg_integer() | nil
+          required(:dropped_thinking) => non_neg_integer(),
+          required(:cost) => non_neg_integer() | nil,
+          optional(:most_cost) => non_neg_integer()
         }
 
   @typedoc """

@@ -233,7 +233,9 @@ maps! {
         verdict: of.outlook, diagnosis, cost, avoidable,
     }
     Diagnosis = |of| { reason, tokens }
-    Forecast = |of| { bytes, same_bytes, tokens, read, written, fresh, cost, breaks, dropped_thinking }
+    Forecast = |of| {
+        bytes, same_bytes, tokens, read, written, fresh, cost, breaks, dropped_thinking, most_cost: Maybe(of.most_cost),
+    }
     ExpectedBreak = |of| { cause, iteration, tokens }
     ReceiptFact = |of| { kind, state, text, handle: of.handle.map(|handle| handle.to_string()), iteration, uses }
     Unseen = |of| { look, was, iterations: Range(of.first, of.last), call, handle: of.handle.to_string() }

@@ -259,6 +259,35 @@ for {resource, moduletags, integrations} <- [
       assert show(chat, :pending_tool_calls) == []
     end
 
+    test "drops what waits when a turn is cancelled" do
+      waiting()
+      chat = start()
+      first = Task.async(fn -> @resource.say(chat, "Think", opts()) end)
+      assert_receive {:asked, _model, "Think"}
+      second = Task.async(fn -> @resource.say(chat, "And then?", opts()) end)
+      until(fn -> match?({:ok, [_]}, Store.waiting(store(), key(chat))) end)
+      # It is in the session's queue as soon as that has been asked.
+      Process.sleep(100)
+      @resource.cancel!(chat, opts())
+      assert reason(Task.await(first, :infinity)) == {:run, :cancelled}
+      assert reason(Task.await(second, :infinity)) == {:run, :dropped}
+      assert show(chat, :status) == :idle
+      assert Store.waiting(store(), key(chat)) == {:ok, []}
+      refute_receive {:asked, _model, _text}, 50
+    end
+
+    test "tells of a call that was started before a crash that nobody knows its outcome" do
+      answers([delete_call()])
+      chat = start(%{input: "Delete it"})
+      claim = until(fn -> claimed(key(chat)) end)
+      started = %{key: Store.call_key(claim.value, "1"), call: %{id: "1", name: "delete"}}
+      {:ok, claim, [_key]} = Store.start(store(), claim, [started])
+      {:ok, _} = Store.release(store(), claim, status: :running)
+      @resource.cancel!(chat, opts())
+      assert Context.Calls.tool_call_status(show(chat, :context), "1") == :unknown
+      assert show(chat, :status) == :idle
+    end
+
     test "a failed run keeps the message, and is resumed" do
       llm(fn _context -> {:error, :overloaded} end)
       chat = start()

@@ -98,6 +98,7 @@ defmodule AshAgent.Context.ForecastTest do
 
     cleared = context |> Context.View.clear_tool_results(keep: 1) |> forecast()
     assert [%{cause: :cleared, tokens: lost}] = cleared.breaks
+
     # Results were most of the text, so a report of the rest has fewer tokens than are left in the cache.
     assert cleared.read == min(5_000 - lost, cleared.tokens) and lost > 0
     assert cleared.same_bytes < forecast(context).same_bytes

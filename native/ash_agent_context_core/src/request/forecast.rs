@@ -42,6 +42,8 @@ pub struct Forecast {
     pub dropped_thinking: u64,
     /// The cost of the request without its answer, in 10^-12 US dollars.
     pub cost: Option<u64>,
+    /// The cost of the request with the longest answer, if a limit of that was noted with the request.
+    pub most_cost: Option<u64>,
 }
 
 /// A reason why the next request cannot read all that the last one left in the cache.
@@ -128,6 +130,13 @@ impl Context {
         let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
         forecast.cost =
             rates.map(|rates| forecast.price(rates, self.wrote_for_an_hour() == Some(true)));
+        let rate = rates.and_then(|rates| rates.rate(Unit::Output, forecast.tokens));
+        let answer = rate.zip(self.inputs.most_output(self.next_number()));
+        let answer = answer.map(|(rate, most)| rate.saturating_mul(most));
+        forecast.most_cost = forecast
+            .cost
+            .zip(answer)
+            .map(|(cost, answer)| cost.saturating_add(answer));
         Ok(forecast)
     }
 

@@ -191,6 +191,25 @@ fn a_request_costs_what_its_tokens_cost() {
     assert_eq!(forecast.written, 0);
     assert!(forecast.read > 0 && forecast.fresh > 0);
     assert_eq!(forecast.cost, Some(forecast.read + forecast.fresh * 10));
+    assert_eq!(forecast.most_cost, None);
+
+    // With the longest answer that the noted request allows, by the name that any provider has for it.
+    for name in [
+        "max_tokens",
+        "max_completion_tokens",
+        "maxOutputTokens",
+        "num_predict",
+    ] {
+        let fields = format!(r#"{{"body": {{"options": {{"{name}": 30}}, "{name}": 30}}}}"#);
+        let fields = json::read(fields.as_bytes(), 100).unwrap();
+        let tools = json::read(b"[]", 100).unwrap();
+        let noted = context.note_request(fields, tools).unwrap();
+        let forecast = noted.forecast(&options, &accounting, at(4)).unwrap();
+        let most = forecast.cost.unwrap() + 30 * 50;
+        assert_eq!(forecast.most_cost, Some(most), "{name}");
+        let unpriced = noted.forecast(&options, &Accounting::default(), at(4));
+        assert_eq!(unpriced.unwrap().most_cost, None);
+    }
 }
 
 #[test]

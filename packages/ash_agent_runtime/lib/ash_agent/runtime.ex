@@ -121,8 +121,13 @@ defmodule AshAgent.Runtime do
   ## Costs
 
   With `:prices`, see `AshAgent.Prices`, results and events say what a run cost, including its sub-agents. With `:max_cost` as well, the
-  run stops asking models once the turn has cost that much. An answer that is already under way is still received and paid for, so a turn
-  can overshoot by one answer, and with parallel sub-agents by one of each.
+  run stops asking models once the turn has cost that much. An answer that is already under way is still received and paid for.
+
+  Each request of the package's clients is forecast before it is sent, see `AshAgent.Context.Audit.forecast/3`: one that would cost more than
+  what is left ends the run with the same error, and is not sent. Its answer counts as if it were as long as it may be, by `max_tokens`
+  and the like. Without such a limit, or with `request_notes: :hashes`, nobody knows how long it gets, and it does not count. With `:view`, a model that is a function is forecast, too, by
+  an estimate of its tokens. What the forecast cannot know, such as tokens of thinking, can make a turn overshoot by one answer, and with
+  parallel sub-agents by one of each.
 
   The costs of the turn's earlier runs count too, so a pause or a crash does not reset the sum. A user message does. To
   limit a whole conversation, pass what is left of its budget, see `AshAgent.Context.Audit.fetch_cost/2`.
@@ -224,7 +229,7 @@ defmodule AshAgent.Runtime do
   alias AshAgent.Options, as: Check
 
   alias AshAgent.Runtime.{Authority, Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
-  alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer}
+  alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer, Underway}
   alias AshAgent.Trace.Caller
 
   @doc """
@@ -288,14 +293,19 @@ defmodule AshAgent.Runtime do
         end
 
       first = %{first_iteration: opening.turn_start, depth: within.depth}
-      report_end(events, started, reply, first)
+      # A session tells its run's end once it can be acted on.
+      unless within[:watch], do: report_end(events, started, reply, first)
       reply
     end)
   end
 
   defp execute(context, opening, events, opts, within) do
-    ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
-      context |> Run.new(opening, events, opts, supervisor, within) |> Loop.run()
+    Underway.with_table(within[:underway], fn table ->
+      within = Map.put(within, :underway, table)
+
+      ToolExecutor.with_supervisor(opts[:supervisor], fn supervisor ->
+        context |> Run.new(opening, events, opts, supervisor, within) |> Loop.run()
+      end)
     end)
   end
 
@@ -326,15 +336,26 @@ defmodule AshAgent.Runtime do
   end
 
   @doc false
-  # Emits the event of a run's end. Only the application's function gets contexts: the run's and those of its sub-agents, with
+  # Emits the events of a run's end. Only the application's function gets contexts: the run's and those of its sub-agents, with
   # the iteration that the run's first turn began with, and the number of runs around this one.
-  def report_end(events, started, {_, %{context: context} = ended} = reply, metadata) do
-    measured = %{duration: Events.since(started)}
+  def report_end(events, started, {_, %{} = ended} = reply, metadata) do
     private = Map.merge(metadata, Map.take(ended, [:context, :sub_agents]))
 
-    events
-    |> Events.with_metadata(%{iteration: context.current_iteration})
-    |> Events.emit([:run, :stop], measured, status_metadata(reply), private)
+    for {name, measured, metadata} <- end_events(started, reply),
+        do: Events.emit(events, name, measured, metadata, private)
+  end
+
+  @doc false
+  # The same events, `{name, measurements, metadata}`, for those who hear nothing private.
+  def end_events(started, {_, %{context: context}} = reply) do
+    metadata = %{iteration: context.current_iteration}
+    measured = %{duration: Events.since(started)}
+    stop = {[:run, :stop], measured, Map.merge(metadata, status_metadata(reply))}
+
+    with {:paused, %{calls: calls}} <- reply,
+         waiting = Events.put_system_time(%{tool_calls: length(calls)}),
+         do: [{[:iteration, :pause], waiting, metadata}, stop],
+         else: (_over -> [stop])
   end
 
   defp status_metadata({:ok, result}), do: %{status: result.status}

@@ -451,7 +451,7 @@ defmodule AshAgent.Session do
       `AshAgent.Context.load/1`
     * `{:event, name, measurements, metadata}` - a step of the run, as `AshAgent.Runtime.Events` lists them, without their first two
       names: `[:tool, :start]`, `[:tool, :progress]` and all others of tools, `[:llm, :retry]`, `[:llm, :waiting]`, `[:iteration, :pause]`,
-      and `[:run, :stop]` for the end of a turn, with its error. They have no texts; what went wrong is in `AshAgent.Context.Audit.failures/1`.
+      and `[:run, :stop]` for the end of a run, with its error and the messages that `cancel/1` dropped. The others have no texts; what went wrong is in `AshAgent.Context.Audit.failures/1`.
       With `:output`, `[:llm, :value]` has the typed answer as far as it came as its `value`, at most every 50 milliseconds, and
       `[:llm, :partial]` what each piece changed in it
     * `:behind` - the subscriber fell behind: it gets neither this change nor the following ones until it calls `snapshot/1`
@@ -535,12 +535,15 @@ defmodule AshAgent.Session do
 
   @doc """
   Cancels the running prompt and returns `:ok`: kills the processes of the model and the tools, keeps the answer as far as
-  it came, and answers calls without a result with an error that says so. If nothing runs, it does nothing.
+  it came, and answers calls without a result: those that ran have the status `:unknown`, since nobody knows what became of them, and
+  those that had not begun are `:cancelled`. If nothing runs, it does nothing.
 
-  A paused session gives up the undecided calls, as cancelled, and continues with the queued prompts.
+  A paused session gives up the undecided calls, as cancelled.
 
-  The caller of the prompt gets an `AshAgent.Runtime.Error` with the reason `:cancelled`. The conversation continues with
-  the next prompt, which may already be queued. Results that tools have returned stay.
+  The caller of the prompt gets an `AshAgent.Runtime.Error` with the reason `:cancelled`, and with what the run cost so far. Nothing else starts until somebody asks:
+  messages that wait are dropped, in the store as well, the callers of their prompts get an error with the reason `:dropped`, and the end of the
+  turn has them, see `AshAgent.Runtime.Events`. With `when_cancelled: :go_on`, the session continues with the next of them instead.
+  Results that tools have returned stay.
 
   ## Examples
 

@@ -85,7 +85,10 @@ defmodule AshAgent.Store do
   @type value :: Context.t() | ChatContext.t()
   @type kept :: Conversation.t()
 
-  @typedoc "The outcome of a call. `:unknown` is for a call that was started and whose outcome is not known."
+  @typedoc """
+  The outcome of a call. `:unknown` is for a call that was started, or stopped while it ran, and whose outcome is not known; `:cancelled` and
+  `:interrupted` are for one that was to start and did not.
+  """
   @type call_state :: :ok | :error | :halt | :unknown | :denied | :cancelled | :interrupted
 
   @typedoc """

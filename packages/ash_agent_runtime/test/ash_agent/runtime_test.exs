@@ -247,7 +247,11 @@ defmodule AshAgent.RuntimeTest do
             {2, [1], [], [nil, nil]},
             {3, [1], [], [nil, nil]},
             {4, [1], ["a"],
-             [{:ok, "a"}, {:error, "interrupted: the conversation could not be stored"}]},
+             [
+               {:ok, "a"},
+               {:error,
+                "interrupted: the conversation could not be stored; the call was not started"}
+             ]},
             {5, [1], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]},
             {6, [1, 2], ["a", "b"], [{:ok, "a"}, {:ok, "b"}]}
           ] do
@@ -304,7 +308,7 @@ defmodule AshAgent.RuntimeTest do
       refute_received :later
 
       assert for(id <- ~w(a b c), do: Context.Calls.tool_call_status(error.context, id)) ==
-               [:interrupted, :ok, :interrupted]
+               [:unknown, :ok, :interrupted]
     end
 
     test "ends a run that would pause or was halted" do
@@ -551,10 +555,13 @@ defmodule AshAgent.RuntimeTest do
       tools = %{quick: fn _ -> {:ok, 1} end, slow: slow}
       opts = [llm: llm, tools: tools, timeout: 1_000, max_concurrency: 2]
       assert {:error, %Error{reason: {:timeout, 1_000}} = error} = prompt("Hi", opts)
-      interrupted = {:error, "interrupted: the run timed out"}
+      unstarted = {:error, "interrupted: the run timed out; the call was not started"}
 
-      assert results(error.context) ==
-               [{:ok, 1}, interrupted, interrupted, interrupted]
+      assert [{:ok, 1}, {:error, unknown}, {:error, unknown}, ^unstarted] = results(error.context)
+      assert unknown =~ "the call was started, and stopped before its result came"
+
+      statuses = for id <- ~w(a b c d), do: Context.Calls.tool_call_status(error.context, id)
+      assert statuses == [:ok, :unknown, :unknown, :interrupted]
 
       # The last one had not begun.
       assert_received {:tool, one}

@@ -40,6 +40,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
+  alias AshAgent.Runtime.Journal
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
   # The last two are the extension's own.
@@ -129,7 +130,8 @@ defmodule AshAgent.Conversation.Change do
         {:ok, record}
       else
         edit(changeset, record, [status: :idle], fn conversation ->
-          Context.interrupt(conversation, "cancelled by the user", status: :cancelled)
+          started = Journal.fetch_unknown(store(changeset), Info.key(record), conversation)
+          Journal.cancel(conversation, started)
         end)
       end
     end)

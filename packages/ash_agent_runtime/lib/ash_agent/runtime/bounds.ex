@@ -5,7 +5,8 @@ defmodule AshAgent.Runtime.Bounds do
 
   import Bitwise
 
-  alias AshAgent.{Context, Prices}
+  alias AshAgent.{Context, LLM, Prices}
+  alias AshAgent.Runtime.TypedAnswer
 
   @calls 1
   @tokens 2
@@ -38,7 +39,7 @@ defmodule AshAgent.Runtime.Bounds do
       tokens: opts[:max_total_tokens] || @max_total_tokens,
       sub_agents: opts[:max_sub_agents] || @max_sub_agents,
       cost: opts[:max_cost] || :infinity,
-      prices: if(opts[:prices] != [], do: Prices.terms(opts[:prices]))
+      prices: terms(opts)
     }
   end
 
@@ -60,19 +61,24 @@ defmodule AshAgent.Runtime.Bounds do
   end
 
   defp turn(bounds, context, model) do
-    first = Context.turn_start(context)
+    first = TypedAnswer.turn_start(context)
 
     with {:ok, own} <- Prices.sum_spending(context, bounds.prices, model, first) do
       children =
         for number <- first..context.current_iteration,
-            message <- Context.get_iteration_messages(context, number),
-            %{metadata: %{sub_agents: %{} = noted}} <- [message],
+            iteration = Context.get_iteration(context, number),
+            noted <- [iteration.metadata["sub_agents"] | list_noted(iteration.messages)],
+            is_map(noted),
             {_id, %{cost: cost}} when is_integer(cost) <- noted,
             do: cost
 
       {:ok, own + Enum.sum(children)}
     end
   end
+
+  # With the results, or with the iteration if a drained run left none.
+  defp list_noted(messages),
+    do: for(%{metadata: %{sub_agents: noted}} <- messages, do: noted)
 
   @doc "Counts a call of a model, before it is made."
   def ask(%__MODULE__{} = bounds) do
@@ -95,20 +101,45 @@ defmodule AshAgent.Runtime.Bounds do
   end
 
   @doc """
+  Returns whether the next request of a run may be sent: with a bound on costs, it and its longest answer must not cost more than what is
+  left. A model whose requests nobody here encodes is forecast only in a run that shapes its view, by its tokens.
+  """
+  def afford(%{bounds: %{cost: :infinity}}), do: :ok
+
+  def afford(%{bounds: bounds} = run) do
+    with {provider, opts} <- LLM.encoding(run.llm) || (run.view && {:openai_chat, []}),
+         opts = Keyword.merge([model: run.model || "unnamed", prices: run.prices], opts),
+         {:ok, %{cost: least} = forecast} when least != nil <-
+           Context.Audit.forecast(run.context, provider, opts),
+         cost = Map.get(forecast, :most_cost, least),
+         true <- :atomics.get(bounds.counters, @cost) + cost > bounds.cost do
+      {:error, {:max_cost_exceeded, bounds.cost}}
+    else
+      _affordable_or_unknown -> :ok
+    end
+  end
+
+  @doc """
   Counts the tokens of an answer, those that the context has more than before, and what they cost.
 
   Returns the cost, or `nil` if it is not known.
   """
   def report(%__MODULE__{counters: counters} = bounds, tokens, before, context, model) do
     :atomics.add(counters, @tokens, tokens |> max(0) |> min(@most_tokens))
-    cost = cost(bounds, before, context, model)
+    cost = compute_cost(bounds.prices, before, context, model)
     if cost, do: add_cost(bounds, cost)
     cost
   end
 
-  defp cost(%{prices: nil}, _before, _context, _model), do: nil
+  @doc "Returns what an answer cost in a run with these options: what the context has of more than `before`; `nil` if it is not known."
+  def cost(opts, before, context),
+    do: compute_cost(terms(opts), before, context, LLM.model_name(opts[:llm]))
 
-  defp cost(%{prices: prices}, before, context, model) do
+  defp terms(opts), do: if(opts[:prices] != [], do: Prices.terms(opts[:prices]))
+
+  defp compute_cost(nil, _before, _context, _model), do: nil
+
+  defp compute_cost(prices, before, context, model) do
     since = before.current_iteration
 
     with {:ok, whole} <- Prices.sum_spending(context, prices, model, since),

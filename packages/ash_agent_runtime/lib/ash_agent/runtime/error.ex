@@ -23,10 +23,11 @@ defmodule AshAgent.Runtime.Error do
     * `{:max_iterations_exceeded, max}` - the turn has used all its iterations
     * `{:max_calls_exceeded, max}` - the run and its sub-agents have made that many model calls
     * `{:max_total_tokens_exceeded, max}` - the models of the run, sub-agents included, have reported that many tokens
-    * `{:max_cost_exceeded, max}` - the turn, sub-agents included, has cost that many 10^-12 US dollars
+    * `{:max_cost_exceeded, max}` - the turn, sub-agents included, has cost that many 10^-12 US dollars, or would with its next request
     * `{:no_price, model}` - with `:max_cost`, a model without a price; `nil` is one that does not tell its name
     * `:unknown_cost` - with `:max_cost`, a model did not report tokens or has no price, so the run cannot go on
-    * `{:timeout, milliseconds}` - the run took longer than `:timeout`; calls without a result are interrupted
+    * `{:timeout, milliseconds}` - the run took longer than `:timeout`; of calls that ran nobody knows the outcome, and those that had not begun
+      are interrupted
     * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
     * `{:llm_error, term}` - the model returned `{:error, term}`, or a response that was interrupted (`:interrupted`)
     * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited
@@ -37,14 +38,17 @@ defmodule AshAgent.Runtime.Error do
       `t:AshAgent.Store.refusal/0`; an `AshAgent.Store.Error`; or `{:started, ids}`, when another run has started these calls.
       Nothing was started after that. Calls that have no result are pending
     * `{:invalid_output, error}` - the answer is not of the type of `:output`, an `AshAgent.Output.Error` with the answer as far as it could
-      be read, also after `:max_retries` further attempts
+      be read, also after `:max_retries` further attempts of the turn
     * `{:output_cut, error}` - the model reached its token limit before the typed answer was complete; the error has its `value` so far
     * `{:refused, words}` - the model refused to give the typed answer, in its own words
     * `{:missing_option, :output}` - the turn was asked for a typed answer, and there is no `:output`; nothing was run
     * `{:missing_option, :approval}` - the conversation is paused for decisions, and there is no `:approval`; nothing was run
     * `{:missing_option, :runtime_context}` - the turn was asked with a `:runtime_context`, which is not stored, was not given again, and was
       not found by `:restore_context`; nothing was run
+    * `{:max_resumes_exceeded, count}` - of the end of a turn that is `:parked`: so many sessions in a row have gone on with it and
+      ended before they could store anything
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
+    * `:dropped` - the message waited when `AshAgent.Session.cancel/1` was called, and is not in the conversation
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
   """
@@ -68,7 +72,9 @@ defmodule AshAgent.Runtime.Error do
           | {:invalid_output, AshAgent.Output.Error.t()}
           | {:output_cut, AshAgent.Output.Error.t()}
           | {:refused, String.t()}
+          | {:max_resumes_exceeded, pos_integer()}
           | :cancelled
+          | :dropped
           | :drained
           | {:exit, term()}
 
@@ -95,8 +101,9 @@ defmodule AshAgent.Runtime.Error do
   }
 
   @impl true
-  def message(%{reason: reason}) when reason in [:cancelled, {:store_error, :not_found}],
-    do: describe(reason)
+  def message(%{reason: reason})
+      when reason in [:cancelled, :dropped, {:store_error, :not_found}],
+      do: describe(reason)
 
   def message(%{reason: reason, stored: stored}),
     do: describe(reason) <> Map.fetch!(@stored, stored)
@@ -117,8 +124,8 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe({:max_cost_exceeded, max}) do
-    "the turn has cost #{max} * 10^-12 US dollars or more, sub-agents included. " <>
-      "Add a user message, or run again with a greater :max_cost"
+    "the turn has cost #{max} * 10^-12 US dollars or more, sub-agents included, or would with its next request: its limit is " <>
+      "$#{dollars(max)}. Add a user message, or run again with a greater :max_cost"
   end
 
   defp describe({:no_price, _model} = reason),
@@ -192,7 +199,9 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe({:invalid_output, error}),
-    do: Exception.message(error) <> ". Add a user message, or run again to ask once more"
+    do:
+      Exception.message(error) <>
+        ". Add a user message, or run again with a greater :max_retries"
 
   defp describe({:output_cut, _error}),
     do: "the model reached its token limit before its answer was complete; allow it more tokens"
@@ -210,7 +219,16 @@ defmodule AshAgent.Runtime.Error do
       "somebody else. Resume with the :runtime_context of whoever asked, or pass :restore_context to find it by the message"
   end
 
+  defp describe({:max_resumes_exceeded, count}) do
+    "#{count} sessions in a row have gone on with the turn and ended before they could store anything, so it is parked: resume it"
+  end
+
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"
+
+  defp describe(:dropped) do
+    "the turn before was cancelled, so the message, which waited, was dropped and is not in the conversation. Send it again, or start " <>
+      "the session with when_cancelled: :go_on"
+  end
 
   defp describe(:drained),
     do:
@@ -218,6 +236,12 @@ defmodule AshAgent.Runtime.Error do
         "AshAgent.Sessions.resume/3 waits for its answer"
 
   defp describe({:exit, reason}), do: "the process of the run exited with " <> short(reason)
+
+  defp dollars(amount) do
+    cents = amount |> rem(1_000_000_000_000) |> Integer.to_string() |> String.pad_leading(12, "0")
+    shown = String.trim_trailing(cents, "0")
+    "#{div(amount, 1_000_000_000_000)}.#{String.pad_trailing(shown, 2, "0")}"
+  end
 
   defp short(term), do: inspect(term, limit: 20, printable_limit: 500)
 end

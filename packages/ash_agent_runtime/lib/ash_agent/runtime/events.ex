@@ -3,11 +3,11 @@ defmodule AshAgent.Runtime.Events do
   The events of a run.
 
   Events go to the function given as `:on_event`, and to `:telemetry` if its module is loaded, which it is as soon as a handler is
-  attached, even in the middle of a run. All events of a run come from one process, in order; only the end of a run that was
-  cancelled or killed comes from its session. They do not contain the text of messages, arguments or results, with three
+  attached, even in the middle of a run. All events of a run come in order and from one process; only the end of a session's run
+  comes from another one. They do not contain the text of messages, arguments or results, with three
   exceptions for the function, of which the third is below: the metadata of `[:ash_agent, :runtime, :llm, :delta]` has the new
   pieces as `:events`, a list of `t:AshAgent.Response.event/0`, and that of `[:ash_agent, :runtime, :run, :stop]` has the contexts
-  of the run and of its sub-agents. `:telemetry` never gets texts or contexts.
+  of the run and of its sub-agents, and messages that were dropped. `:telemetry` never gets texts or contexts.
 
   The function takes one argument, `%{event: name, measurements: map, metadata: map}`, or three: name, measurements and
   metadata. It is called between the steps of the run and between the pieces of a stream, and nothing is read from the
@@ -33,7 +33,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
-  | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind`, `reason` and `failure` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth` |
+  | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind`, `reason` and `failure` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth`, `dropped` |
 
   All metadata have `context_id` and `iteration`, the number within the conversation. Durations are in native time units,
   as usual with `:telemetry`: `System.convert_time_unit(duration, :native, :millisecond)`.
@@ -42,8 +42,8 @@ defmodule AshAgent.Runtime.Events do
   are not streamed have no deltas and no `time_to_first_token`. `cost` is in 10^-12 US dollars, and only known with `:prices`. `finish_reason` is a
   `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied` or
   `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
-  `AshAgent.Session`; a call that runs without a decision has no such event. A pause comes before the iteration's stop and
-  counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
+  `AshAgent.Session`; a call that runs without a decision has no such event. A pause comes right before the end of its run
+  and counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
 
@@ -75,7 +75,10 @@ defmodule AshAgent.Runtime.Events do
 
   The end of a run has the `status` `:answered`, `:halted`, `:paused` or `:error`. `first_iteration` is the number of the
   iteration that the turn began with, and `depth` is the number of runs around this one, so it is 0 unless the run
-  is a sub-agent's. It comes once for each call of `AshAgent.Runtime.run/2`.
+  is a sub-agent's. It comes once for each call of `AshAgent.Runtime.run/2` and once for each run of a session, also if that was cancelled or
+  drained, lost its conversation, or died. A session tells it when it can act on it: a decision can be made as soon as a pause is told. If
+  `AshAgent.Session.cancel/1` dropped messages that waited, the cancelled turn's end has them as `dropped`, a list of maps with `:kind`
+  (`:prompt` or `:steer`), `:input` and `:metadata`, for the function and for the session's subscribers.
 
       iex> me = self()
       iex> {:ok, _} =

@@ -5,6 +5,7 @@ defmodule AshAgent.Runtime.Journal do
   # and the results, those together that come together. A write that fails ends the run before its next step.
 
   alias AshAgent.{Context, Store}
+  alias AshAgent.Runtime.Repeat
   alias AshAgent.Store.Conversation
 
   # attempts: of the calls that run, by their ids. finished, taken: for the next write.
@@ -126,14 +127,40 @@ defmodule AshAgent.Runtime.Journal do
     end
   end
 
-  @doc "The same for all that still run."
-  def finish_all(journal, state),
-    do: Enum.reduce(Map.keys(journal.attempts), journal, &finish(&2, &1, state))
+  @doc "The same for all that have no result. Of some of them nobody knows the outcome, the others have not begun."
+  def finish_all(nil, _unknown), do: nil
+
+  def finish_all(journal, unknown) do
+    state = &if(&1 in unknown, do: :unknown, else: :interrupted)
+    Enum.reduce(Map.keys(journal.attempts), journal, &finish(&2, &1, state.(&1)))
+  end
 
   @doc "The same for an attempt as `earlier/3` returns it."
   def finish_attempt(journal, attempt, state) do
     ended = attempt |> Map.take([:key, :attempt]) |> Map.put(:state, state)
     %{journal | finished: [ended | journal.finished]}
+  end
+
+  @doc "Returns the ids of the pending calls that were started and have not ended, while none runs: `{:ok, ids}` or an error."
+  def fetch_unknown(store, id, context) do
+    keys = keys(context, Context.pending_tool_calls(context))
+
+    with {:ok, started} <- ask(fn -> Store.calls(store, id, state: :started) end) do
+      started = MapSet.new(started, & &1.key)
+      {:ok, for({id, key} <- keys, key in started, do: id)}
+    end
+  end
+
+  @doc """
+  Gives up the pending calls of a conversation that does not run. Nobody knows how those ended that were started: `started` is what
+  `fetch_unknown/3` returned.
+  """
+  def cancel(context, started) do
+    ids = with {:error, _reason} <- started, do: [], else: ({:ok, ids} -> ids)
+
+    context
+    |> Repeat.add_unknown(ids, "the user cancelled the turn")
+    |> Context.interrupt("cancelled by the user", status: :cancelled)
   end
 
   @doc "The keys of calls of the current iteration, by their ids."

@@ -5,10 +5,12 @@ defmodule AshAgent.Runtime.Loop do
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Authority, Bounds, Events, Journal, ModelCall, Output, Run}
-  alias AshAgent.Runtime.{ToolCalls, TypedAnswer}
+  alias AshAgent.Runtime.{ToolCalls, TypedAnswer, Underway}
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
   def run(%Run{} = run) do
+    Underway.put_facts(run)
+
     {:stop, run, reason} =
       with {:ok, run} <- check_price(run),
            {:ok, run} <- run |> note_beginning() |> Run.check(),

@@ -11,8 +11,12 @@ defmodule AshAgent.Runtime.ModelCall do
   @doc "Asks the model. Stops the run if its answer ends the turn."
   def ask(run) do
     with {:ok, run} <- run |> note_request() |> shape_view(),
-         {:ok, run} <- put_view(run, Overflow.stay_within(run.context, run)),
-         do: ask_shaped(run)
+         {:ok, run} <- put_view(run, Overflow.stay_within(run.context, run)) do
+      case Bounds.afford(run) do
+        :ok -> ask_shaped(run)
+        {:error, reason} -> {:stop, run, {:failed, reason}}
+      end
+    end
   end
 
   # The application gets the changes before the model sees them.

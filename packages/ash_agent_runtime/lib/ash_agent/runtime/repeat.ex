@@ -6,13 +6,28 @@ defmodule AshAgent.Runtime.Repeat do
   alias AshAgent.{Context, Deadline}
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
 
-  @unknown "the outcome is unknown: the call was started and the machine stopped before its result came. It may have been " <>
-             "carried out. Find out before calling again"
+  @may_be "It may have been carried out. Find out before calling again"
+  @unknown "the outcome is unknown: the call was started and the machine stopped before its result came. " <>
+             @may_be
 
   @doc "The result of such a call that a person has denied: nobody knows whether it was carried out."
   def make_unknown(reason) do
     why = if is_binary(reason), do: ": " <> reason, else: ""
     {:unknown, if(reason == nil, do: @unknown, else: @unknown <> ". It is not run again" <> why)}
+  end
+
+  @doc "Adds these results to a context."
+  def add_unknown(context, [], _reason), do: context
+
+  def add_unknown(context, ids, reason) do
+    results = for id <- ids, do: %{id: id, result: make_unknown(reason)}
+    Context.add_tool_results(context, results)
+  end
+
+  @doc "The result of a call that was stopped in the middle, for a reason in words."
+  def make_stopped(words) do
+    why = "the call was started, and stopped before its result came (#{words}). "
+    {:unknown, "the outcome is unknown: " <> why <> @may_be}
   end
 
   @doc """

@@ -8,7 +8,8 @@ defmodule AshAgent.Runtime.Run do
 
   alias AshAgent.{Context, Deadline, LLM, Response}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Gate, Journal, Options, Output}
-  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor, TypedAnswer}
+  alias AshAgent.Runtime.Underway
 
   # The settings, which stay the same:
   #
@@ -16,7 +17,8 @@ defmodule AshAgent.Runtime.Run do
   #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and in the form for the model
   #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `exception_messages`, `supervisor`,
   #     `scope` - how tools run
-  #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
+  #   * `gate`, `bounds`, `underway` - permissions and hooks, and what is shared with sub-agents: the limits, and the table of
+  #     `AshAgent.Runtime.Underway`
   #   * `outermost?` - `false` in a sub-agent
   #   * `given?` - `true` in a run that is in no session and was given a `:runtime_context`
   #   * `first_iteration`, `max_iterations` - the beginning of the turn, and its limit
@@ -55,7 +57,7 @@ defmodule AshAgent.Runtime.Run do
   @opening [:last, :pending, :tokens, :answered?]
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
-  @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
+  @enforce_keys [:context, :gate, :bounds, :underway, :events, :supervisor]
   @own ~w(model tools offered_tools tool_context scope outermost? given? first_iteration deadline)a ++
          ~w(stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
@@ -76,12 +78,14 @@ defmodule AshAgent.Runtime.Run do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
     {tools, output, offered} = offer(opts, gate)
+    output = TypedAnswer.count_retries(output, context, opening.last)
     context = Recall.put_handles(context, opening.recall?, tools)
 
     scope = %{
       depth: within.depth,
       permissions: gate.permissions,
       bounds: bounds,
+      underway: within.underway,
       context_id: opening.id,
       inherited: Keyword.take(opts, Options.list_inherited())
     }
@@ -97,6 +101,7 @@ defmodule AshAgent.Runtime.Run do
       scope: scope,
       gate: gate,
       bounds: bounds,
+      underway: within.underway,
       outermost?: within.bounds == nil,
       given?: within[:given?] || false,
       # The exact number does not matter if it is too far back to continue.
@@ -168,8 +173,9 @@ defmodule AshAgent.Runtime.Run do
   An application that refused a context gets no other one.
   """
   def put_context(run, context) do
-    if run.watch, do: run.watch.({:context, context})
     run = %{run | context: context}
+    Underway.put_facts(run)
+    if run.watch, do: run.watch.({:context, context})
 
     with nil <- run.refused,
          {:error, reason} <- Events.store(run.on_change, context) do
@@ -215,11 +221,20 @@ defmodule AshAgent.Runtime.Run do
     end
   end
 
-  @doc "Interrupts the pending calls. Those that were started before may have done their work, which the store is told."
-  def interrupt(run, words) do
-    journal = run.journal && Journal.finish_all(run.journal, :interrupted)
-    put_context(%{run | journal: journal}, Context.interrupt(run.context, words))
+  @doc "Interrupts the pending calls. Nobody knows what became of those that were running, which the store is told, too."
+  def interrupt(run, words, opts \\ []) do
+    # Those of a conversation that was loaded may have been started before, which only a journal knows.
+    opts = if run.fresh? or run.journal, do: opts, else: Keyword.put_new(opts, :told, words)
+    cut = Underway.list_cut(run.underway, run.scope.context_id)
+    {context, unknown} = Underway.interrupt(run.underway, run.context, words, opts)
+
+    run = Enum.reduce(cut, run, &add_sub_agents(&2, &1.contexts, &1.facts.cost || 0))
+    put_context(%{run | journal: Journal.finish_all(run.journal, unknown)}, context)
   end
+
+  @doc "Adds the conversations of a sub-agent, and what they cost."
+  def add_sub_agents(run, contexts, cost),
+    do: add_cost(%{run | sub_agents: run.sub_agents ++ contexts}, cost)
 
   @doc "Adds what something cost, in a run with prices."
   def add_cost(run, cost), do: %{run | cost: run.cost && run.cost + cost}

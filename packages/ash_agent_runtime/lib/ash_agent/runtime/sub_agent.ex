@@ -25,8 +25,8 @@ defmodule AshAgent.Runtime.SubAgent do
   ## Parent and child
 
   The child's context has `:parent_id` and `:tool_call_id` in its metadata. The parent's message with the results has in
-  its metadata, under `:sub_agents` and the call's id, a map with the child's `:id`, `:status` (`:answered`, `:halted` or
-  `:error`), `:iterations`, `:usage` and, in a run with `:prices`, `:cost`. A child's usage is not added to the parent's. To store the child's conversation,
+  its metadata, under `:sub_agents` and the call's id, a map with the child's `:id`, `:status` (`:answered`, `:halted`,
+  `:error`, or `:interrupted` if it was killed), `:iterations`, `:usage` and, in a run with `:prices`, `:cost`. A child's usage is not added to the parent's. To store the child's conversation,
   use `:on_child` or `:on_change`.
 
   If a child fails, for whatever reason, the call gets an error that the parent's model reads.
@@ -58,7 +58,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   alias AshAgent.{Context, Deadline, LLM, Runtime}
   alias AshAgent.Options, as: Check
-  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, Underway}
 
   @inherited Options.list_inherited()
 
@@ -183,7 +183,8 @@ defmodule AshAgent.Runtime.SubAgent do
 
   defp run_child(opts, arguments, tool_context, scope) do
     with {:ok, child} <- new_child(opts, arguments, scope) do
-      within = scope |> Map.take([:permissions, :bounds]) |> Map.put(:depth, scope.depth + 1)
+      within = Map.take(scope, [:permissions, :bounds, :underway])
+      within = Map.put(within, :depth, scope.depth + 1)
       reply = Runtime.run(child, run_options(opts, tool_context, scope), within)
       {_, %{context: context}} = reply
       if opts[:on_child], do: Events.safely(fn -> opts[:on_child].(context) end, ":on_child")
@@ -244,17 +245,10 @@ defmodule AshAgent.Runtime.SubAgent do
     do: outcome(error, :error, :error, words(error.reason))
 
   defp outcome(%{context: context, cost: cost} = ended, child_status, status, term) do
-    note = %{
-      id: context[:id],
-      status: child_status,
-      iterations: ended.iterations,
-      usage: ended.usage
-    }
-
     %Outcome{
       status: status,
       term: term,
-      metadata: {:sub_agents, if(cost, do: Map.put(note, :cost, cost), else: note)},
+      metadata: {:sub_agents, Underway.note(ended, child_status)},
       contexts: [context | ended.sub_agents],
       cost: cost || 0
     }

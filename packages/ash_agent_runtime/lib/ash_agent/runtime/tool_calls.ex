@@ -7,6 +7,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Events, Gate, Journal, Outcome, Repeat, Run, Tool, ToolExecutor}
+  alias AshAgent.Runtime.Underway
 
   # `undecided` are the calls that have no result yet, and `ready` those that may run, as `{call, {index, kind}}`, the latest
   # first. The kind is `:refused` if no tool can take the call, which then gets an error without any hook.
@@ -281,7 +282,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp write(batch), do: %{batch | run: Run.flush(batch.run, nil)}
 
   defp add_outcome({call, {index, kind}}, outcome, duration, %{run: run} = batch) do
-    result = apply_hooks(run, call, kind, Outcome.result(outcome))
+    outcome = Underway.add_cut(outcome, run.underway, run.scope.context_id, call.id)
+    result = run |> apply_hooks(call, kind, Outcome.result(outcome)) |> tell_stopped(outcome)
     ended_at = Run.now()
     started_at = ended_at - System.convert_time_unit(duration, :native, :microsecond)
     times = %{started_at: started_at, ended_at: ended_at}
@@ -292,9 +294,9 @@ defmodule AshAgent.Runtime.ToolCalls do
     context = add_result(run.context, call.id, result, outcome.metadata, about)
 
     run =
-      %{run | sub_agents: run.sub_agents ++ outcome.contexts}
-      |> Run.add_cost(outcome.cost)
-      |> note_outcome(call, outcome.status, times)
+      run
+      |> Run.add_sub_agents(outcome.contexts, outcome.cost)
+      |> note_outcome(call, if(stopped?(outcome), do: :unknown, else: outcome.status), times)
       |> Run.put_context(context)
 
     case {outcome.status, result} do
@@ -308,6 +310,16 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp apply_hooks(run, call, :called, result),
     do: Gate.result(run.gate, call, result, Run.tool_settings(run))
 
+  # A call that was killed when its time was over may have been carried out.
+  defp stopped?(%Outcome{status: :error, error_type: "timeout"}), do: true
+  defp stopped?(_ended), do: false
+
+  defp tell_stopped({:error, words}, %{term: words} = outcome) do
+    if stopped?(outcome), do: Repeat.make_stopped(words), else: {:error, words}
+  end
+
+  defp tell_stopped(result, _outcome), do: result
+
   defp note_outcome(%{journal: nil} = run, _call, _status, _times), do: run
 
   defp note_outcome(run, call, status, %{started_at: started_at, ended_at: ended_at}) do
@@ -320,7 +332,8 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   # `about` has the times of the tool, if one has run, and the kind of its error.
   defp add_result(context, id, result, metadata \\ nil, about \\ %{}) do
-    opts = if metadata, do: [metadata: merge_metadata(context, id, metadata)], else: []
+    opts = with {key, note} <- metadata, do: Underway.add_notes(context, key, %{id => note})
+    opts = opts || []
     result = Map.merge(about, %{id: id, result: result})
 
     try do
@@ -332,35 +345,21 @@ defmodule AshAgent.Runtime.ToolCalls do
     end
   end
 
-  # Results of one answer share a message: the metadata of each is under its call's id.
-  defp merge_metadata(context, id, {key, noted}) do
-    noted_before =
-      case Run.last_message(context) do
-        %{content: [%{type: :tool_result} | _], metadata: %{^key => %{} = before}} -> before
-        _ -> %{}
-      end
-
-    %{key => Map.put(noted_before, id, noted)}
-  end
-
   ## The end
+
+  @halted "interrupted: another tool ended the run"
 
   defp finish(%{asked: 0, halts: halts} = batch) when halts == %{}, do: flush(batch, nil)
 
   defp finish(%{halts: halts} = batch) when halts == %{} do
-    with {:ok, batch} <- flush(batch, :paused) do
-      waiting = length(Context.Calls.undecided_tool_calls(batch.run.context))
-      measured = Events.put_system_time(%{tool_calls: waiting})
-      Events.emit(batch.run.events, [:iteration, :pause], measured)
-      {:stop, batch, {:paused, batch.unknown}}
-    end
+    with {:ok, batch} <- flush(batch, :paused), do: {:stop, batch, {:paused, batch.unknown}}
   end
 
   # A run that a tool has ended has no more questions. Of several such tools, the first of the calls counts.
   defp finish(batch) do
     run =
       if batch.asked > 0,
-        do: Run.interrupt(batch.run, "interrupted: another tool ended the run"),
+        do: Run.interrupt(batch.run, @halted, told: @halted, unknown: batch.unknown),
         else: batch.run
 
     {_index, term} = Enum.min_by(batch.halts, fn {index, _term} -> index end)
@@ -376,7 +375,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   # A tool killed in the middle may have done its work or not: the model should know that.
   defp time_out(%{run: run} = batch) do
-    run = Run.interrupt(run, "interrupted: the run timed out")
+    run = Run.interrupt(run, "interrupted: the run timed out", unknown: batch.unknown)
     {:stop, %{batch | run: run}, {:failed, {:timeout, run.timeout}}}
   end
 
@@ -392,7 +391,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
         _on_change_error ->
           words = "interrupted: the conversation could not be stored"
-          Run.interrupt(%{run | refused: reason}, words)
+          Run.interrupt(%{run | refused: reason}, words, unknown: batch.unknown)
       end
 
     {:stop, %{batch | run: %{run | refused: reason}}, {:failed, reason}}

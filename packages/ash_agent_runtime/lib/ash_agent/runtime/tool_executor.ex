@@ -25,7 +25,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
   ## Failures
 
   The result is `{:error, words}`, with words for the model, if the tool is unknown, if the arguments are not a JSON
-  object or lack a parameter that the schema requires, and if the tool raises, throws, exits or times out. Calls are
+  object or lack a parameter that the schema requires, and if the tool raises, throws, exits or times out. In a run, the result of
+  a call that timed out says that nobody knows its outcome. Calls are
   matched to tools by the text of the name; a name that a model wrote never becomes an atom.
 
   ## The tool context
@@ -42,7 +43,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   """
 
   alias AshAgent.{Deadline, Options}
-  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool}
+  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool, Underway}
   alias AshAgent.Trace.Caller
 
   @schema Options.schema([
@@ -299,6 +300,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
         }
 
         scope = Map.merge(settings.scope, own)
+        Underway.put_call(scope, id)
         function = Tool.function(tool, arguments, tool_context(settings, id), scope)
         task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
         deadline = Deadline.new(timeout, tool.grace)

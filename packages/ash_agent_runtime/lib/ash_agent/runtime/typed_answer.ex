@@ -28,6 +28,47 @@ defmodule AshAgent.Runtime.TypedAnswer do
          match?(%{metadata: %{"output" => _mode}}, Context.get_iteration(context, number)))
   end
 
+  @doc """
+  Returns the number of the iteration with what the user said. A message that asks again begins another turn for the log, but not for the
+  limits of the turn.
+  """
+  def turn_start(context) do
+    first = Context.turn_start(context)
+    Enum.find(first..1//-1, first, &said?(Context.get_iteration(context, &1)))
+  end
+
+  defp said?(nil), do: false
+
+  defp said?(%{messages: messages}),
+    do: Enum.any?(messages, &(&1.role == :user and not retry?(&1) and not results?(&1)))
+
+  @doc """
+  Notes how often earlier runs of the turn asked the model again. `last` is the last message of the current iteration, or `nil`: then the
+  iteration before it is concluded once more.
+  """
+  def count_retries(nil, _context, _last), do: nil
+
+  def count_retries(output, context, last) do
+    next = context.current_iteration
+    concluded = if last == nil, do: next - 1, else: next
+
+    retries =
+      for number <- turn_start(context)..next,
+          iteration = Context.get_iteration(context, number),
+          asked <- Enum.filter(iteration.messages, &retry?/1) ++ refused(iteration, concluded),
+          do: asked
+
+    %{output | retries: length(retries)}
+  end
+
+  # The model reads in the results that its answers do not fit.
+  defp refused(%{number: number}, concluded) when number >= concluded, do: []
+
+  defp refused(%{tool_calls: calls}, _concluded) do
+    answers = Enum.filter(calls, &answer?/1)
+    if answers != [] and Enum.all?(answers, &match?({:error, _}, &1.result)), do: [1], else: []
+  end
+
   ## A message that ends the turn
 
   @doc """
@@ -208,10 +249,9 @@ defmodule AshAgent.Runtime.TypedAnswer do
   # Back to what the user said.
   defp failed_attempts(context, number, found) do
     iteration = Context.get_iteration(context, number)
-    said? = &(&1.role == :user and not retry?(&1) and not results?(&1))
 
     cond do
-      iteration == nil or Enum.any?(iteration.messages, said?) -> found
+      iteration == nil or said?(iteration) -> found
       failed?(iteration, context) -> failed_attempts(context, number - 1, [number | found])
       true -> failed_attempts(context, number - 1, found)
     end

@@ -161,23 +161,27 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc """
-  Writes a context. `ended` is how the calls that run have ended, or `nil`, and `calls` are those that it is said of: all that were
-  started by default. Returns `{:ok, claim}` or an error.
+  Writes a context, and of calls how they ended, as the context has it: of all that were started by default. Returns `{:ok, claim}` or
+  an error.
   """
-  def write(claim, context, status, ended, calls \\ :started)
-  def write(nil, _context, _status, _ended, _calls), do: {:ok, nil}
+  def write(claim, context, status, calls \\ :started)
+  def write(nil, _context, _status, _calls), do: {:ok, nil}
 
-  def write(%__MODULE__{} = claim, context, status, ended, calls) do
+  def write(%__MODULE__{} = claim, context, status, calls) do
     with {:ok, claim} <- refresh(claim),
          {:ok, calls} <-
-           if(calls == :started, do: fetch_started(claim, ended), else: {:ok, calls}) do
-      finished = for call <- calls, do: encode_end(call, ended)
+           if(calls == :started, do: fetch_started(claim), else: {:ok, calls}) do
+      finished = for call <- calls, do: encode_end(call, context)
       append(claim, context, finished: finished, taken: claim.taken, status: status)
     end
   end
 
-  defp encode_end(call, ended) do
-    ended = call |> Map.take([:key, :attempt]) |> Map.put(:state, ended)
+  @ended [:ok, :error, :cancelled, :interrupted]
+
+  defp encode_end(%{call: noted} = call, context) do
+    status = noted[:id] && Context.Calls.tool_call_status(context, noted.id)
+    state = if status in @ended, do: status, else: :unknown
+    ended = call |> Map.take([:key, :attempt]) |> Map.put(:state, state)
 
     # With the person who settled it, if there is one.
     with %{settled: settled} <- call,
@@ -221,13 +225,25 @@ defmodule AshAgent.Session.Claim do
          do: {:ok, %{claim | kept: kept, taken: taken}}
   end
 
+  @doc "Changes the stored conversation, and nothing else. Returns `{:ok, claim}` or an error."
+  def change(%__MODULE__{} = claim, fun) do
+    with {:ok, claim} <- refresh(claim), do: append(claim, fun.(claim.kept.value), [])
+  end
+
+  @doc "Takes messages out of those that wait. Returns `{:ok, claim}` or an error."
+  def forget(claim, []), do: {:ok, claim}
+
+  def forget(%__MODULE__{} = claim, ids) do
+    with {:ok, claim} <- refresh(claim), do: append(claim, claim.kept.value, taken: ids)
+  end
+
   @doc "Returns `{:ok, attempts}` with those of a pending call that were started and have not ended, or an error."
   def fetch_attempts(nil, _context, _id), do: {:ok, []}
 
   def fetch_attempts(%__MODULE__{} = claim, context, id) do
     key = context |> Journal.keys([%{id: id}]) |> Map.fetch!(id)
 
-    with {:ok, started} <- fetch_started(claim, :any),
+    with {:ok, started} <- fetch_started(claim),
          do: {:ok, Enum.filter(started, &(&1.key == key))}
   end
 
@@ -235,17 +251,10 @@ defmodule AshAgent.Session.Claim do
   def fetch_unknown(nil, _context), do: {:ok, []}
 
   def fetch_unknown(%__MODULE__{} = claim, context) do
-    keys = Journal.keys(context, Context.pending_tool_calls(context))
-
-    with {:ok, started} <- fetch_started(claim, :any) do
-      started = MapSet.new(started, & &1.key)
-      {:ok, for({id, key} <- keys, key in started, do: id)}
-    end
+    Journal.fetch_unknown(claim.store, claim.kept.id, context)
   end
 
-  defp fetch_started(_claim, nil), do: {:ok, []}
-
-  defp fetch_started(claim, _ended),
+  defp fetch_started(claim),
     do: Journal.ask(fn -> Store.calls(claim.store, claim.kept.id, state: :started) end)
 
   @doc """

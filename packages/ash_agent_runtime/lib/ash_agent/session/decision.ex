@@ -16,7 +16,8 @@ defmodule AshAgent.Session.Decision do
          {:ok, context} <- apply_decision(before, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
          settled = Enum.map(unknown, &Map.put(&1, :settled, settlement(decision, opts))),
-         {:ok, claim} <- Claim.write(session.claim, context, :paused, :unknown, settled) do
+         {:ok, claim} <-
+           Claim.write(session.claim, context, :paused, settled) do
       emit(runtime, before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
     end

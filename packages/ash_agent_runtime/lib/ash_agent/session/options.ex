@@ -23,6 +23,9 @@ defmodule AshAgent.Session.Options do
                    "the session continues. Defaults to no function."},
                 {:when_busy, {:in, [:queue, :error]}, [default: :queue],
                  "`:queue` lets prompts wait for their turn, `:error` refuses them with `{:error, :busy}`."},
+                {:when_cancelled, {:in, [:drop, :go_on]}, [default: :drop],
+                 "what `cancel/1` does with messages that wait, prompts and those of `steer/3`: `:drop` drops them and tells so, and " <>
+                   "nothing starts until somebody asks; `:go_on` starts the next one."},
                 {:max_queue, :non_neg_integer, [default: 100],
                  "how many prompts may wait; more get `{:error, :busy}`. As many messages of `steer/3` may; more get `{:error, :full}`."},
                 {:max_queue_bytes, :non_neg_integer, [default: 67_108_864],

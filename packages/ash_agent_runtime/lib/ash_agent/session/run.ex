@@ -4,8 +4,9 @@ defmodule AshAgent.Session.Run do
   # A session's run: its start, the news of its task, and its end. Functions that take a session's state return the next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
-  alias AshAgent.Session.{Claim, Client, Job, Parked, State}
+  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Journal, Paused, Repeat, Result}
+  alias AshAgent.Runtime.{Sealed, Underway}
+  alias AshAgent.Session.{Claim, Client, Ending, Job, Parked, State}
   alias AshAgent.Trace.Caller
 
   #   * `task` - the process that runs the loop
@@ -13,11 +14,14 @@ defmodule AshAgent.Session.Run do
   #   * `client` - the receiver of the reply
   #   * `first` - the number of the iteration with which the turn began
   #   * `started` - when it started, in native time units
+  #   * `ending` - the process that tells its end, see `AshAgent.Session.Ending`
+  #   * `underway` - the table of what it has come to, see `AshAgent.Runtime.Underway`
   #   * `given` - the messages that it was given for its turn
+  #   * `handed` - the last of them, with the conversation that does not have them yet
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
-  @enforce_keys [:task, :token, :client, :first, :started, :before, :asked_before, :stored?]
-  defstruct @enforce_keys ++ [given: []]
+  @enforce_keys ~w(task token client first started ending underway before asked_before stored?)a
+  defstruct @enforce_keys ++ [:handed, given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
   @check_again 1_000
@@ -67,17 +71,18 @@ defmodule AshAgent.Session.Run do
 
   defp start(session, %{client: client, kind: kind} = job, context, authority) do
     token = make_ref()
+    begun = begin_end(session, context, Keyword.get(job.opts, :caller))
 
-    run = %__MODULE__{
-      task: start_task(session, job, context, authority, token),
+    own = %{
+      task: start_task(session, job, context, authority, token, begun.underway),
       token: token,
       client: client,
-      first: Context.turn_start(context),
-      started: System.monotonic_time(),
       before: session.context,
       asked_before: session.asked,
       stored?: kind == :resume or job.id != nil
     }
+
+    run = struct!(__MODULE__, Map.merge(begun, own))
 
     asked = if kind == :resume, do: session.asked, else: authority
     stop = session.stop_when_idle != false
@@ -105,12 +110,21 @@ defmodule AshAgent.Session.Run do
       {:ok, claim} ->
         Parked.log(context[:id], reason)
         if context != session.context, do: tell_change(session, context)
-        State.put_context(%{session | claim: claim, status: :idle, run: nil}, context)
+        run = session.run || begin_end(session, context, nil)
+        session = %{session | claim: claim, status: :idle, run: nil}
+        session = State.put_context(session, context)
+        tell_end(session, run, end_error(session, end_of(reason), true))
 
       {:error, reason} ->
         lose(session, reason)
     end
   end
+
+  defp end_of(%{reason: :died_without_progress, resumes: count}),
+    do: {:max_resumes_exceeded, count}
+
+  defp end_of(%{reason: :missing_runtime_context}), do: {:missing_option, :runtime_context}
+  defp end_of(%{reason: :missing_option, option: option}), do: {:missing_option, option}
 
   # A message ends the turn before it. Its calls that were started may have been carried out.
   defp settle_started(%{context: context}, %{kind: :resume}), do: {:ok, context}
@@ -118,7 +132,7 @@ defmodule AshAgent.Session.Run do
   defp settle_started(%{context: context, claim: claim}, _prompt) do
     with [_ | _] <- Context.pending_tool_calls(context),
          {:ok, ids} <- Claim.fetch_unknown(claim, context) do
-      {:ok, add_unknown(context, ids, "another message came")}
+      {:ok, Repeat.add_unknown(context, ids, "another message came")}
     else
       [] -> {:ok, context}
       error -> error
@@ -156,15 +170,24 @@ defmodule AshAgent.Session.Run do
     end
   end
 
+  # What the end of a run needs, which a turn that waited for decisions has as well.
+  defp begin_end(%{runtime: runtime, ended: before}, context, caller) do
+    first = Context.turn_start(context)
+    ending = Ending.start(before, runtime, context, %{first_iteration: first, depth: 0}, caller)
+    begun = %{client: nil, first: first, started: System.monotonic_time(), ending: ending}
+    Map.put(begun, :underway, Underway.new({:heir, ending, nil}))
+  end
+
   # The task gets no more than it needs, since everything is copied.
-  defp start_task(session, job, context, opts, token) do
-    %{claim: claim, runtime: runtime} = session
+  defp start_task(session, job, context, opts, token, underway) do
+    %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
     opts = Keyword.merge(runtime, opts)
-    within = within(self(), token, claim)
+    within = self() |> within(token, claim) |> Map.put(:underway, underway)
 
     Caller.task(runtime[:supervisor], caller, fn ->
+      Ending.await_end(ended)
       Sealed.run(fn -> run(context, new?, opts, within, claim) end)
     end)
   end
@@ -237,7 +260,7 @@ defmodule AshAgent.Session.Run do
   def give_steers(%State{steers: steers} = session, pid) do
     send(pid, {session.run.token, steers})
     ids = for %{id: id} when id != nil <- steers, do: id
-    run = %{session.run | given: session.run.given ++ steers}
+    run = %{session.run | given: session.run.given ++ steers, handed: {session.context, steers}}
     State.add_taken(%{session | steers: [], run: run}, ids)
   end
 
@@ -264,9 +287,9 @@ defmodule AshAgent.Session.Run do
 
   # The queued prompts keep waiting, since the turn is not over.
   defp finish(%{run: run} = session, {:paused, %Paused{context: context}} = reply) do
-    Client.reply(run.client, reply)
     status = if session.status == :draining, do: :draining, else: :paused
-    State.put_context(State.clear_taken(%{session | status: status, run: nil}), context)
+    session = State.clear_taken(%{session | status: status, run: nil})
+    session |> State.put_context(context) |> tell_end(run, reply)
   end
 
   defp finish(session, {:error, %Error{reason: {:store_error, _} = reason} = error}) do
@@ -276,8 +299,7 @@ defmodule AshAgent.Session.Run do
       lose(session, reason)
     else
       {session, stored} = session |> State.mark_stale() |> withdraw(reason)
-      Client.reply(session.run.client, {:error, %{error | stored: stored}})
-      go_on(session, stored)
+      session |> tell_end(session.run, {:error, %{error | stored: stored}}) |> go_on(stored)
     end
   end
 
@@ -293,13 +315,14 @@ defmodule AshAgent.Session.Run do
          %{status: :running, run: run, claim: %{kept: %{status: :parked}}} = session,
          {:error, %Error{reason: {:missing_option, _option}}} = reply
        ) do
-    Client.reply(run.client, add_stored(reply, session))
-    %{session | status: :idle, run: nil}
+    reply = add_stored(reply, session)
+    tell_end(%{session | status: :idle, run: nil}, run, reply)
   end
 
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
-    Client.reply(run.client, add_stored(reply, session))
-    %{session | run: nil} |> State.clear_taken() |> State.put_context(context) |> start_next()
+    reply = add_stored(reply, session)
+    session = %{session | run: nil} |> State.clear_taken() |> State.put_context(context)
+    session |> tell_end(run, reply) |> start_next()
   end
 
   defp add_stored({:error, %Error{stored: nil} = error}, %{claim: %Claim{}, run: run}),
@@ -368,23 +391,44 @@ defmodule AshAgent.Session.Run do
 
   ## Ending it from outside
 
-  @doc "Cancels what runs, or gives up the calls that wait for a decision."
+  @doc "Cancels what runs, or gives up the calls that wait for a decision. Nothing that waits starts, unless the application wants it."
   def cancel(%State{status: :idle} = session), do: session
+  def cancel(%State{when_cancelled: :go_on} = session), do: cancel_turn(session)
 
-  def cancel(%State{status: :paused, claim: claim, context: context} = session) do
-    # None of its calls runs: nobody knows how those ended that were started.
-    context =
-      case Claim.fetch_unknown(claim, context) do
-        {:ok, ids} -> add_unknown(context, ids, "the user cancelled the turn")
-        {:error, _reason} -> context
-      end
-
-    context = Context.interrupt(context, "cancelled by the user", status: :cancelled)
-    {session, _written} = end_turn(session, context, :unknown)
-    start_next(session)
+  def cancel(%State{queue: queue, steers: steers} = session) do
+    waiting = :queue.to_list(queue)
+    dropped = for message <- steers ++ waiting, message.input != nil, do: show(message)
+    ids = for %{id: id} when id != nil <- steers ++ waiting, do: id
+    session = %{session | queue: :queue.new(), steers: [], dropped: dropped}
+    {session, stored} = session |> cancel_turn() |> forget(ids)
+    for job <- waiting, do: Client.reply(job.client, end_error(session, :dropped, stored))
+    session
   end
 
-  def cancel(%State{run: run} = session) do
+  defp show(%Job{input: input, opts: opts}),
+    do: %{kind: :prompt, input: input, metadata: opts[:metadata] || %{}}
+
+  defp show(steer), do: steer |> Map.take([:input, :metadata]) |> Map.put(:kind, :steer)
+
+  # Those that cannot be taken out of the store now are with the next write.
+  defp forget(session, ids) do
+    case Claim.forget(session.claim, ids) do
+      {:ok, claim} -> {%{session | claim: claim}, false}
+      {:error, _reason} -> {session |> State.mark_stale() |> State.add_taken(ids), :unknown}
+    end
+  end
+
+  defp cancel_turn(%{status: :paused, claim: claim, context: context} = session) do
+    context = Journal.cancel(context, Claim.fetch_unknown(claim, context))
+    {session, _written} = end_turn(session, context)
+    session = if session.status == :lost, do: session, else: %{session | status: :idle}
+
+    session
+    |> tell_end(begin_end(session, context, nil), end_error(session, :cancelled, true))
+    |> start_next()
+  end
+
+  defp cancel_turn(%{run: run} = session) do
     # News that the task sent before it was killed are in the mailbox by then.
     reply = Task.shutdown(run.task, :brutal_kill)
     session = session |> end_tasks() |> flush_news() |> State.mark_stale()
@@ -410,10 +454,43 @@ defmodule AshAgent.Session.Run do
     %{session | run: nil}
   end
 
+  # What an answer and sub-agents cost that are cut here, for the limits of the next session.
+  defp note_cut(%{run: run, claim: claim, context: context} = session) do
+    answer = Map.merge(%{context: context, iterations: 0}, partial(session))
+    answers = if session.response, do: [%{call: :answer, facts: answer}], else: []
+
+    with [_ | _] = cut <- answers ++ Underway.list_cut(run.underway, context[:id]),
+         {:ok, claim} <- Claim.change(%{claim | stale?: true}, &Underway.note_cut(&1, cut)) do
+      %{session | claim: claim}
+    else
+      _none_or_unknown -> session
+    end
+  end
+
   # A message of a conversation that was deleted is gone with it.
-  defp end_error(%{claim: claim, context: context}, reason, stored) do
+  defp end_error(%{claim: claim, context: context}, reason, stored, facts \\ %{}) do
     stored = reason != {:store_error, :not_found} && stored
-    {:error, %Error{reason: reason, context: context, stored: claim && stored}}
+    own = %{reason: reason, context: context, stored: claim && stored}
+    {:error, struct!(Error, Map.merge(facts, own))}
+  end
+
+  # What a run that was killed has come to, with the part of an answer that came.
+  defp facts(%{run: run, context: context} = session) do
+    facts = Underway.facts(run.underway, context[:id])
+    %{usage: usage, cost: cost} = partial(session)
+    usage = Map.merge(facts.usage, usage, fn _key, a, b -> a + b end)
+    %{facts | usage: usage, cost: facts.cost && facts.cost + (cost || 0)}
+  end
+
+  defp partial(%{response: response, context: context, runtime: runtime}) do
+    with %Response{} <- response,
+         response = Response.interrupt(response, :cut),
+         {:ok, whole} <- Context.put_response(context, response, {nil, nil}) do
+      cost = Bounds.cost(runtime, context, whole)
+      %{usage: Response.usage(response) || %{}, cost: cost}
+    else
+      _nothing -> %{usage: %{}, cost: nil}
+    end
   end
 
   @doc "Answers the clients of prompts that wait in the store when a session that drains stops."
@@ -431,9 +508,9 @@ defmodule AshAgent.Session.Run do
   # The run is killed, and may have stored its message by then.
   defp end_run(%{run: run} = session, reason) do
     session = stop_task(session)
+    session = if reason == :drained, do: note_cut(session), else: session
     stored = if session.run.stored?, do: true, else: :unknown
-    Client.reply(run.client, end_error(session, reason, stored))
-    session
+    tell_end(session, run, end_error(session, reason, stored, facts(session)))
   end
 
   @doc "Answers the clients of all prompts that wait. With a store these wait for the next session of the conversation."
@@ -458,62 +535,100 @@ defmodule AshAgent.Session.Run do
   defp interrupt_cancelled(session),
     do: interrupt(session, "cancelled by the user", :cancelled, status: :cancelled)
 
-  defp add_unknown(context, [], _reason), do: context
-
-  defp add_unknown(context, ids, reason) do
-    results = for id <- ids, do: %{id: id, result: Repeat.make_unknown(reason)}
-    Context.add_tool_results(context, results)
-  end
-
   # Ends the turn of a run that has no reply.
   defp interrupt(%{run: run} = session, words, reason, opts) do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
-    ended = if label == :cancelled, do: :cancelled, else: :interrupted
-    {session, written} = end_turn(session, add_response(session, label, words, opts), ended)
+    facts = facts(session)
+    session = take_back(session, label == :cancelled and session.when_cancelled)
+    {session, written} = end_turn(session, add_response(session, label, words, opts))
 
     case {session, written} do
       {%{status: :lost}, _refused} ->
         start_next(session)
 
       {session, :ok} ->
-        session |> report_end(run, reason, true) |> start_next()
+        session |> tell_end(run, end_error(session, reason, true, facts)) |> start_next()
 
       {session, {:error, why}} ->
         {session, stored} = withdraw(session, why)
-        session |> report_end(run, reason, stored) |> go_on(stored)
+        session |> tell_end(run, end_error(session, reason, stored, facts)) |> go_on(stored)
     end
   end
 
-  defp report_end(session, run, reason, stored) do
-    reply = end_error(session, reason, stored)
-    token = run.token
-    watch = &send(self(), {:run, token, &1})
+  # A run that was killed may not have added the messages that it was handed last.
+  defp take_back(%{run: %{handed: {context, steers}}, context: context} = session, :drop),
+    do: %{session | dropped: session.dropped ++ Enum.map(steers, &show/1)}
 
-    session.runtime
-    |> Events.new(%{context_id: session.context[:id]}, watch)
-    |> Runtime.report_end(run.started, reply, %{first_iteration: run.first, depth: 0})
+  defp take_back(%{run: %{handed: {context, steers}}, context: context} = session, _starts) do
+    ids = for %{id: id} <- steers, do: id
+    session = if session.claim, do: update_in(session.claim.taken, &(&1 -- ids)), else: session
+    %{session | steers: steers ++ session.steers}
+  end
 
-    Client.reply(run.client, reply)
-    flush_news(session)
+  defp take_back(session, _when_cancelled), do: session
+
+  # Whoever hears of the end can act on it: the state is what it says by then. Subscribers hear it now, `:on_event` soon, and
+  # then the client gets its reply.
+  defp tell_end(%{context: context} = session, run, reply) do
+    dropped = if session.dropped == [], do: %{}, else: %{dropped: session.dropped}
+    told = Map.put(session.told, Ending.tell(run.ending, reply, dropped), {run.client, reply})
+    Underway.delete(run.underway)
+
+    for {name, measured, metadata} <- Runtime.end_events(run.started, reply),
+        reduce: %{session | told: told, ended: run.ending, dropped: []} do
+      session ->
+        metadata = metadata |> Map.put(:context_id, context[:id]) |> Map.merge(dropped)
+        State.put_event(session, {:event, name, measured, metadata})
+    end
+  end
+
+  @doc "Answers a client when everybody has heard of the end of its run."
+  def answer_told(%State{told: told} = session, monitor) do
+    {{client, reply}, told} = Map.pop!(told, monitor)
+    Client.reply(client, reply)
+    %{session | told: told}
+  end
+
+  @doc "The same for all, when the session stops."
+  def answer_all_told(%State{told: told, ended: ended} = session) do
+    Ending.await_end(ended)
+    for {_monitor, {client, reply}} <- told, do: Client.reply(client, reply)
+    %{session | told: %{}}
   end
 
   # The part of an answer that came stays.
-  defp add_response(%{response: nil, context: context}, _label, words, opts),
-    do: Context.interrupt(context, words, opts)
+  defp add_response(%{response: nil} = session, _label, words, opts),
+    do: interrupt_calls(session, words, opts)
 
-  defp add_response(%{response: response, context: context}, label, words, opts) do
+  defp add_response(%{response: response, context: context} = session, label, words, opts) do
     response = Response.interrupt(response, label)
 
     case Runtime.Run.add_broken_response(context, response, words, opts) do
       {:ok, context} -> context
-      {:error, _error} -> Context.interrupt(context, words, opts)
+      {:error, _error} -> interrupt_calls(session, words, opts)
     end
+  end
+
+  # Calls that were pending before the run may have been started by another one, which only a store knows.
+  defp interrupt_calls(%{run: run, claim: claim, context: context}, words, opts) do
+    earlier = for %{id: id} <- Context.pending_tool_calls(run.before), do: id
+    opts = if earlier != [] and claim == nil, do: [told: words] ++ opts, else: opts
+
+    unknown =
+      with [_ | _] <- earlier, {:ok, ids} <- Claim.fetch_unknown(claim, context) do
+        Enum.filter(ids, &(&1 in earlier))
+      else
+        _none_or_error -> []
+      end
+
+    {context, _ids} = Underway.interrupt(run.underway, context, words, [unknown: unknown] ++ opts)
+    context
   end
 
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
   # Returns the session, and the result of the store.
-  defp end_turn(session, context, ended) do
-    {session, written} = write_turn(session, context, ended)
+  defp end_turn(session, context) do
+    {session, written} = write_turn(session, context)
     tell_change(session, context)
     {State.put_context(session, context), written}
   end
@@ -525,8 +640,8 @@ defmodule AshAgent.Session.Run do
          do: Events.log(:error, reason, [], ":on_change")
   end
 
-  defp write_turn(session, context, ended) do
-    case Claim.write(session.claim, context, :idle, ended) do
+  defp write_turn(session, context) do
+    case Claim.write(session.claim, context, :idle) do
       {:ok, claim} ->
         {%{session | claim: claim}, :ok}
 

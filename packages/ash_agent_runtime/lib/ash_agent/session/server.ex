@@ -9,7 +9,7 @@ defmodule AshAgent.Session.Server do
   # | resume                  | running          | waits in the queue      | running           | error `:draining`       |
   # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
   # | approve, deny           | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
-  # | cancel                  | -                | next job, or idle       | next job, or idle | stops                   |
+  # | cancel                  | -                | idle                    | idle              | stops                   |
   # | the run asks for steers | -                | it gets them            | -                 | stops, if all is stored |
   # | the run pauses          | -                | paused                  | -                 | stops                   |
   # | the run ends or crashes | -                | next job, or idle       | -                 | stops                   |
@@ -17,7 +17,7 @@ defmodule AshAgent.Session.Server do
   # | drain now               | stops            | stops                   | stops             | stops                   |
   # | the claim is lost       | lost             | lost                    | lost              | lost                    |
   #
-  # A session that drains has a run that ends at its next step, or none, and then it stops. One that is `:lost` stops at once,
+  # A cancelled turn drops what waits, unless the option `:when_cancelled` lets the next job start. A session that drains has a run that ends at its next step, or none, and then it stops. One that is `:lost` stops at once,
   # and does not touch the conversation any more. With `:idle` it stops when nobody has needed it for so long, and with
   # `:stop_when_idle` when it is idle or paused.
   #
@@ -72,6 +72,7 @@ defmodule AshAgent.Session.Server do
       shown: {context, nil},
       tag: opts[:tag],
       when_busy: opts[:when_busy],
+      when_cancelled: opts[:when_cancelled],
       limits: opts |> Keyword.take(@limits) |> Map.new(),
       max_resumes: opts[:max_resumes],
       claim: claim,
@@ -161,15 +162,16 @@ defmodule AshAgent.Session.Server do
     do: Sealed.run(fn -> settle({:noreply, handle_message(message, session)}) end)
 
   @impl true
-  def terminate(_reason, %State{claim: %Claim{} = claim, status: status} = session)
-      when status != :lost do
-    Sealed.run(fn ->
-      Run.end_tasks(session)
-      if State.unfinished?(session), do: Claim.hand_over(claim), else: Claim.release(claim)
-    end)
+  def terminate(_reason, session) do
+    Sealed.run(fn -> session |> Run.answer_all_told() |> close() end)
   end
 
-  def terminate(_reason, _session), do: :ok
+  defp close(%State{claim: %Claim{} = claim, status: status} = session) when status != :lost do
+    Run.end_tasks(session)
+    if State.unfinished?(session), do: Claim.hand_over(claim), else: Claim.release(claim)
+  end
+
+  defp close(_session), do: :ok
 
   # Not a callback of older GenServers, but OTP's gen_server calls it from version 25 on.
   if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
@@ -550,6 +552,10 @@ defmodule AshAgent.Session.Server do
 
   defp handle_message({:DOWN, ref, :process, _, reason}, %{run: %{task: %{ref: ref}}} = session),
     do: Run.handle_crash(session, reason)
+
+  defp handle_message({:DOWN, monitor, :process, _, _}, %{told: told} = session)
+       when is_map_key(told, monitor),
+       do: Run.answer_told(session, monitor)
 
   defp handle_message({:lost, renewer, reason}, %{claim: %{renewer: {renewer, _}}} = session),
     do: Run.lose(session, reason)

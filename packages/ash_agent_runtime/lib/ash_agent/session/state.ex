@@ -20,18 +20,24 @@ defmodule AshAgent.Session.State do
   #   * `queue` - an `AshAgent.Session.Job` for each prompt that waits
   #   * `steers` - messages for the turn that runs: maps with `:id`, `:input` and `:metadata`
   #   * `when_busy` - decides if prompts may wait
+  #   * `when_cancelled` - decides if messages that wait are dropped when a turn is cancelled
+  #   * `dropped` - those that were, until the end of the turn is told
   #   * `limits` - the limits for messages of others, `max_queue` and so on, as a map
   #   * `claim` - the `AshAgent.Session.Claim` of the conversation in its store, or `nil` without a store
   #   * `runtime` - the options of each run
   #   * `max_resumes` - how often a turn may begin without a step
   #   * `idle_timeout`, `idle_timer` - the longest time without a need for the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
+  #   * `told` - the clients of runs whose ends are being told, with their replies, by monitors
+  #   * `ended` - the `AshAgent.Session.Ending` of the run before
   #   * `activity` - the events of tools that run and of waits, the latest last
   #   * `unsure?` - a message may have been stored that the session has not heard of
   #   * `ignored` - the number of messages that were not understood
-  @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes]
-  @nothing ~w(run asked withdrawn response shown idle_timer)a ++
-             [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false]
+  @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes] ++
+                  [:when_cancelled]
+  @nothing ~w(run asked withdrawn response shown idle_timer ended)a ++
+             [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false] ++
+             [told: %{}, dropped: []]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
 
@@ -132,8 +138,10 @@ defmodule AshAgent.Session.State do
   end
 
   @doc "Returns true if somebody would miss the session."
-  def needed?(%__MODULE__{run: run, subscribers: subscribers, queue: queue}),
-    do: run != nil or subscribers != %{} or Enum.any?(:queue.to_list(queue), &(&1.client != nil))
+  def needed?(%__MODULE__{run: run, subscribers: subscribers, queue: queue} = state) do
+    run != nil or subscribers != %{} or state.told != %{} or
+      Enum.any?(:queue.to_list(queue), &(&1.client != nil))
+  end
 
   @doc "Returns true if the next session of the conversation has something to do."
   def unfinished?(%__MODULE__{claim: claim, steers: steers, queue: queue}) do

@@ -5,6 +5,8 @@ defmodule AshAgent.Runtime.CostTest do
 
   alias AshAgent.{Context, LLM, Runtime, Store}
   alias AshAgent.Runtime.{Error, SubAgent}
+  alias AshAgent.Test.Server
+  alias AshAgent.TestSupport.Clients
 
   # 10^-12 US dollars a token.
   @prices [%{model: :any, input: 3, cache_read: 1, cache_write: 4, output: 15}]
@@ -31,6 +33,14 @@ defmodule AshAgent.Runtime.CostTest do
   end
 
   defp forever(tool \\ "noop"), do: fn _context -> {:ok, calls([tool])} end
+
+  # The option of a client that limits its answers.
+  defp limit(:anthropic, most), do: [max_tokens: most]
+  defp limit(:gemini, most), do: [body: %{generationConfig: %{maxOutputTokens: most}}]
+  defp limit(:bedrock, most), do: [body: %{inferenceConfig: %{maxTokens: most}}]
+  defp limit(:ollama, most), do: [body: %{options: %{num_predict: most}}]
+  defp limit(:openai_responses, most), do: [body: %{max_output_tokens: most}]
+  defp limit(_chat, most), do: [body: %{max_tokens: most}]
 
   defp opts(llm, opts),
     do: [llm: llm, tools: %{"noop" => fn _ -> {:ok, "done"} end}, prices: @prices] ++ opts
@@ -227,6 +237,72 @@ defmodule AshAgent.Runtime.CostTest do
 
       assert Exception.message(error) =~ "did not report"
       assert {:error, %Error{reason: {:max_iterations_exceeded, _}}} = run(silent, [])
+    end
+
+    test "is asked before a request is sent, with the longest answer, for all clients" do
+      long = Context.new(String.duplicate("word ", 4_000))
+      price = %{model: :any, input: 3_000_000, output: 15_000_000}
+
+      # A request of about 5,000 tokens, and an answer of 100, which only some name.
+      for {provider, module} <- Clients.modules(), limited? <- [true, false] do
+        server = start_supervised!({Server, provider: provider, script: ["Yes"]}, id: make_ref())
+        region = if provider == :bedrock, do: [region: "eu-central-1"], else: []
+        own = [model: "m", api_key: "k", base_url: Server.base_url(server), max_retries: 0]
+        llm = module.new(own ++ region ++ if(limited?, do: limit(provider, 1_000_000), else: []))
+        opts = [llm: llm, prices: [price], stream: false]
+
+        {:ok, forecast} = Context.Audit.forecast(long, provider, prices: [price], model: "m")
+
+        # Anthropic's client always has a limit.
+        most = if limited?, do: 1_000_000, else: if(provider == :anthropic, do: 4_096, else: 0)
+        enough = forecast.cost + most * 15_000_000
+
+        assert {:error, %Error{} = error} = Runtime.run(long, [max_cost: enough - 1] ++ opts)
+        assert {provider, error.reason} == {provider, {:max_cost_exceeded, enough - 1}}
+        assert {error.cost, error.iterations} == {0, 0}
+        assert Server.requests(server) == []
+        assert {:ok, %{output: "Yes"}} = Runtime.run(long, [max_cost: enough] ++ opts)
+      end
+    end
+
+    test "is asked before a function in a run with a view, and counts what was spent before" do
+      me = self()
+
+      llm = fn context ->
+        send(me, :asked)
+
+        if context.current_iteration == 1,
+          do: {:ok, calls(["noop"])},
+          else: {:ok, %{content: "Done", usage: @usage}}
+      end
+
+      tools = %{"noop" => fn _ -> {:ok, String.duplicate("word ", 10_000)} end}
+
+      opts = [
+        llm: llm,
+        tools: tools,
+        prices: [%{model: :any, input: 1_000_000, output: 1}],
+        view: :auto
+      ]
+
+      assert {:error, %Error{} = error} = prompt("Hi", [max_cost: 5_000_000_000] ++ opts)
+      assert {error.reason, error.iterations} == {{:max_cost_exceeded, 5_000_000_000}, 1}
+      assert Exception.message(error) =~ "its limit is $0.005"
+      assert_received :asked
+      refute_received :asked
+      assert {:ok, _} = Runtime.run(error.context, [max_cost: 50_000_000_000] ++ opts)
+    end
+
+    test "is told in dollars" do
+      for {amount, dollars} <- [
+            {1, "0.000000000001"},
+            {10_000_000_000, "0.01"},
+            {1_500_000_000_000, "1.50"},
+            {12_000_000_000_000, "12.00"}
+          ] do
+        error = %Error{reason: {:max_cost_exceeded, amount}, context: Context.new("Hi")}
+        assert Exception.message(error) =~ "its limit is $#{dollars}. "
+      end
     end
 
     test "stores what it has when a run with a store ends" do

@@ -225,6 +225,81 @@ defmodule AshAgent.Runtime.OutputTest do
                Context.to_messages(result.context)
     end
 
+    test "attempts count over all runs of a turn, wherever one was cut, fresh and reloaded" do
+      bad = %{
+        text: ~s({"city": "Ulm"}),
+        tool: %{tool_calls: [%{id: "x", name: "submit_answer", arguments: %{"city" => "Ulm"}}]}
+      }
+
+      usage = %{input_tokens: 100, output_tokens: 0}
+      prices = [%{model: :any, input: 1, output: 1}]
+
+      for mode <- [:text, :tool],
+          hide? <- [false, true],
+          reload? <- [false, true],
+          most <- [0, 2] do
+        me = self()
+        bad = if mode == :text, do: %{content: bad.text}, else: bad.tool
+        answer = LLM.Scripted.new(fn _ -> send(me, :answered) && Map.put(bad, :usage, usage) end)
+
+        opts = [
+          llm: answer,
+          output: @output,
+          output_mode: mode,
+          hide_retries: hide?,
+          max_retries: most
+        ]
+
+        opts = [prices: prices, max_iterations: 50] ++ opts
+        answers = &length(drain(do: (:answered when &1 -> 1)))
+
+        # Each run ends with its second change, until one has an end of its own.
+        cut = fn cut, context, cost when cost < 1_000 ->
+          changes = :counters.new(1, [])
+
+          on_change = fn _ ->
+            :counters.add(changes, 1, 1)
+            if :counters.get(changes, 1) == 2, do: {:error, :down}, else: :ok
+          end
+
+          {:error, error} = Runtime.run(context, [on_change: on_change] ++ opts)
+
+          context =
+            if reload?, do: Context.load!(Context.to_snapshot(error.context)), else: error.context
+
+          if match?({:on_change_error, _}, error.reason),
+            do: cut.(cut, context, cost + error.cost),
+            else: {error, context, cost + error.cost}
+        end
+
+        {error, context, cost} = cut.(cut, Context.new("Where?"), 0)
+        assert {mode, hide?, elem(error.reason, 0)} == {mode, hide?, :invalid_output}
+        assert {mode, hide?, reload?, answers.(true)} == {mode, hide?, reload?, most + 1}
+        assert Exception.message(error) =~ "a greater :max_retries"
+
+        # Running again asks nothing, with a greater limit it does. All of it counts for the turn.
+        assert {:error, %{reason: {:invalid_output, _}}} = Runtime.run(context, opts)
+        assert answers.(true) == 0
+        assert cost == (most + 1) * 100
+        bound = [max_cost: cost, max_retries: most + 1]
+
+        assert {:error, %{reason: {:max_cost_exceeded, ^cost}}} =
+                 Runtime.run(context, Keyword.merge(opts, bound))
+
+        bound = [max_cost: cost + 1, max_retries: most + 1]
+
+        assert {:error, %{reason: {:invalid_output, _}}} =
+                 Runtime.run(context, Keyword.merge(opts, bound))
+
+        assert answers.(true) == 1
+
+        # What the user says next is another turn.
+        context = Context.add_user_message(context, "Again!")
+        assert {:error, %{reason: {:invalid_output, _}}} = Runtime.run(context, opts)
+        assert answers.(true) == most + 1
+      end
+    end
+
     test "a cast that raises is one that does not fit, and is logged without the value" do
       type =
         {%{type: "object", properties: %{n: %{type: "integer"}}, required: ["n"]},

@@ -185,8 +185,8 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       refute_received :ran
     end
 
-    test "that was cancelled starts the prompt that waited" do
-      session = start(llm: gated())
+    test "that was cancelled starts the prompt that waited if it is told to" do
+      session = start(llm: gated(), when_cancelled: :go_on)
       {:ok, one} = Session.prompt_async(session, "Hi")
       {:ok, two} = Session.prompt_async(session, "plain 2")
       go()
@@ -225,7 +225,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
   end
 
   describe "cancel/1" do
-    test "of a run marks its calls as cancelled, and keeps what was approved and denied" do
+    test "of a run marks its running calls as unknown, and keeps what was approved and denied" do
       hang = hanging(:tool)
 
       approval = fn call, _ -> if call.id == "b", do: {:deny, "no"}, else: :approve end
@@ -235,7 +235,7 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
       :ok = Session.cancel(session)
       refute Process.alive?(tool)
       assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled}}}
-      assert statuses(session, ~w(a b)) == [:cancelled, :denied]
+      assert statuses(session, ~w(a b)) == [:unknown, :denied]
 
       assert %{decision: :approved} =
                session |> Session.context() |> Context.Calls.tool_call_decision("a")

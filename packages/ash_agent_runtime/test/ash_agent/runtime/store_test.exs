@@ -486,17 +486,17 @@ defmodule AshAgent.Runtime.StoreTest do
     end
   end
 
-  test "a tool that is killed with its run is interrupted in the journal as well" do
+  test "a tool that is killed with its run is unknown in the journal as well, and one that did not start is interrupted" do
     store = sqlite()
 
     slow = fn %{"id" => id} -> if(id == "a", do: {:ok, 1}, else: Process.sleep(:infinity)) end
     opts = [tools: %{"do" => slow}, timeout: 2_000]
     assert {:error, %{reason: {:timeout, 2_000}} = error} = run(store, create(store), opts)
-    assert statuses(error.context) == [:ok, :interrupted]
+    assert statuses(error.context) == [:ok, :unknown]
     {:ok, calls} = Store.calls(store, "c")
 
     states = Enum.sort(for c <- calls, do: {c.call.id, c.state})
-    assert states == [{"a", :ok}, {"b", :interrupted}]
+    assert states == [{"a", :ok}, {"b", :unknown}]
     assert {:ok, %{status: :idle} = stored} = Store.fetch(store, "c")
     assert Context.equal?(stored.value, error.context)
   end

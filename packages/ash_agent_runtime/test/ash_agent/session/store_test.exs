@@ -364,7 +364,7 @@ defmodule AshAgent.Session.StoreTest do
     assert_receive {Session, ^ref, {:error, %Error{reason: :cancelled, context: context}}}
     assert Context.equal?(stored(store).value, context)
     assert stored(store).status == :idle
-    assert {:ok, [%{state: :cancelled}]} = Store.calls(store, "c")
+    assert {:ok, [%{state: :unknown}]} = Store.calls(store, "c")
     assert {:ok, []} = Store.waiting(store, "c")
   end
 
