@@ -11,6 +11,7 @@ defmodule AshAgent.Runtime.Loop do
     {:stop, run, reason} =
       with {:ok, run} <- check_price(run),
            {:ok, run} <- begin_journal(run),
+           {:ok, run} <- check_tools(run),
            {:ok, run} <- finish_turn(run),
            do: iterate(run)
 
@@ -26,6 +27,19 @@ defmodule AshAgent.Runtime.Loop do
       _may_ask -> {:ok, run}
     end
   end
+
+  # Without its tools, the model would answer something else.
+  defp check_tools(%{tools_raised: {kind, reason, _stacktrace} = raised} = run) do
+    if run.pending == [] and answered?(run.last) do
+      {:ok, run}
+    else
+      failure = Events.describe_raised("tools", raised, "the function of :tools, ")
+      run = Run.put_context(run, Context.Audit.add_failure(run.context, failure))
+      {:stop, run, {:failed, {:tools_exception, kind, reason}}}
+    end
+  end
+
+  defp check_tools(run), do: {:ok, run}
 
   # The beginning of the run is stored before it does anything.
   defp begin_journal(%{journal: nil} = run), do: {:ok, run}

@@ -14,6 +14,7 @@ defmodule AshAgent.Runtime.Run do
   #
   #   * `llm`, `model` - the model, and its name or `nil`
   #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and in the form for the model
+  #   * `tools_raised` - how the function that lists the tools failed, or `nil`
   #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `exception_messages`, `supervisor`,
   #     `scope` - how tools run
   #   * `gate`, `bounds` - permissions and hooks, and the limits that are shared with sub-agents
@@ -53,7 +54,7 @@ defmodule AshAgent.Runtime.Run do
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :events, :supervisor]
-  @own ~w(model tools offered_tools tool_context scope outermost? first_iteration deadline)a ++
+  @own ~w(model tools tools_raised offered_tools tool_context scope outermost? first_iteration deadline)a ++
          ~w(stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
            [fresh?: false, noted?: false, earlier: %{}, call_notes: [], called: 0] ++
@@ -71,7 +72,8 @@ defmodule AshAgent.Runtime.Run do
   def new(context, opening, events, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    {tools, output, offered} = offer(opts, gate)
+    {given, tools_raised} = load_tools(opts[:tools])
+    {tools, output, offered} = opts |> Keyword.put(:tools, given) |> offer(gate)
     context = Recall.put_handles(context, opening.recall?, tools)
 
     scope = %{
@@ -85,7 +87,8 @@ defmodule AshAgent.Runtime.Run do
     own = %{
       context: context,
       model: LLM.model_name(opts[:llm]),
-      tools: ToolExecutor.by_name(tools),
+      tools: ToolExecutor.by_name(tools, opts[:check_arguments]),
+      tools_raised: tools_raised,
       offered_tools: offered,
       output: output,
       tool_context: ToolExecutor.tool_context(opts[:runtime_context]),
@@ -113,7 +116,9 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Returns the tools of a run with these options, the typed answer that it asks for, and the tools that its model is offered."
   def offer(opts, gate) do
-    tools = opts[:tools] |> load_tools() |> Shape.add_tool(opts[:view])
+    tools = opts[:tools]
+    tools = if is_function(tools, 0), do: Tool.new(tools.()), else: tools
+    tools = Shape.add_tool(tools, opts[:view])
     tools = Enum.filter(tools, &offer?(gate, &1))
     output = Output.new(opts, tools)
     offered = Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))
@@ -122,8 +127,17 @@ defmodule AshAgent.Runtime.Run do
 
   defp offer?(gate, tool), do: tool.recall? or Gate.offer?(gate, tool.name)
 
-  defp load_tools(function) when is_function(function, 0), do: Tool.new(function.())
-  defp load_tools(tools), do: tools
+  # The tools, and how the function that lists them failed.
+  defp load_tools(function) when is_function(function, 0) do
+    {Tool.new(function.()), nil}
+  catch
+    kind, reason ->
+      raised = {kind, Exception.normalize(kind, reason, __STACKTRACE__), __STACKTRACE__}
+      Events.log_raised(raised, "the function of :tools")
+      {[], raised}
+  end
+
+  defp load_tools(tools), do: {tools, nil}
 
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do

@@ -258,7 +258,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   defp run_tools(batch) do
-    settings = batch.run |> Run.tool_settings() |> Map.put(:over?, &(&1.run.refused != nil))
+    own = %{over?: &(&1.run.refused != nil), checked?: &match?({_index, :called}, &1)}
+    settings = batch.run |> Run.tool_settings() |> Map.merge(own)
     settings = if batch.run.journal, do: Map.put(settings, :write, &write/1), else: settings
     {state, batch} = ToolExecutor.execute(batch.ready, settings, batch, &add_outcome/4)
 
@@ -289,7 +290,11 @@ defmodule AshAgent.Runtime.ToolCalls do
     about =
       if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
 
-    context = add_result(run.context, call.id, result, outcome.metadata, about)
+    repairs = for {:repairs, repairs} <- call, do: {:repairs, repairs}
+    notes = List.wrap(outcome.metadata) ++ repairs
+
+    context =
+      run.context |> note_failure(call, outcome) |> add_result(call.id, result, notes, about)
 
     run =
       %{run | sub_agents: run.sub_agents ++ outcome.contexts}
@@ -308,6 +313,14 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp apply_hooks(run, call, :called, result),
     do: Gate.result(run.gate, call, result, Run.tool_settings(run))
 
+  # The model reads no more than that it failed.
+  defp note_failure(context, _call, %{raised: nil}), do: context
+
+  defp note_failure(context, call, %{raised: raised}) do
+    about = "the tool #{inspect(Tool.name(call.name))}, "
+    Context.Audit.add_failure(context, Events.describe_raised("tool", raised, about))
+  end
+
   defp note_outcome(%{journal: nil} = run, _call, _status, _times), do: run
 
   defp note_outcome(run, call, status, %{started_at: started_at, ended_at: ended_at}) do
@@ -319,8 +332,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   # `about` has the times of the tool, if one has run, and the kind of its error.
-  defp add_result(context, id, result, metadata \\ nil, about \\ %{}) do
-    opts = if metadata, do: [metadata: merge_metadata(context, id, metadata)], else: []
+  defp add_result(context, id, result, notes \\ [], about \\ %{}) do
+    opts = if notes == [], do: [], else: [metadata: Map.new(notes, &merge_note(context, id, &1))]
     result = Map.merge(about, %{id: id, result: result})
 
     try do
@@ -333,14 +346,14 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   # Results of one answer share a message: the metadata of each is under its call's id.
-  defp merge_metadata(context, id, {key, noted}) do
+  defp merge_note(context, id, {key, noted}) do
     noted_before =
       case Run.last_message(context) do
         %{content: [%{type: :tool_result} | _], metadata: %{^key => %{} = before}} -> before
         _ -> %{}
       end
 
-    %{key => Map.put(noted_before, id, noted)}
+    {key, Map.put(noted_before, id, noted)}
   end
 
   ## The end
