@@ -46,6 +46,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:missing_option, :runtime_context}` - a session's turn was asked with a `:runtime_context` of its own, which is not stored and is gone
       with an earlier session; nothing was run
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
+    * `:parked` - `AshAgent.Session.pause/1` was called: the turn goes on when somebody resumes it
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
   """
@@ -71,6 +72,7 @@ defmodule AshAgent.Runtime.Error do
           | {:output_cut, AshAgent.Output.Error.t()}
           | {:refused, String.t()}
           | :cancelled
+          | :parked
           | :drained
           | {:exit, term()}
 
@@ -217,6 +219,9 @@ defmodule AshAgent.Runtime.Error do
   end
 
   defp describe(:cancelled), do: "the run was cancelled; run the context again to continue"
+
+  defp describe(:parked),
+    do: "the turn was paused after its last step; AshAgent.Session.resume/2 goes on with it"
 
   defp describe(:drained),
     do:

@@ -107,11 +107,15 @@ defmodule AshAgent.Runtime.Loop do
   defp answered?(_other), do: false
 
   defp iterate(run) do
-    with {:ok, run} <- run |> Run.add_messages() |> TypedAnswer.begin_attempt() |> Run.check(),
+    with {:ok, run} <- run |> Run.add_messages() |> check_pause(),
+         {:ok, run} <- run |> TypedAnswer.begin_attempt() |> Run.check(),
          {:ok, run} <- check_limits(run),
          {:ok, run} <- run_iteration(run, &ask_and_execute/1),
          do: iterate(run)
   end
+
+  defp check_pause(%{paused?: true} = run), do: {:stop, run, {:failed, :parked}}
+  defp check_pause(run), do: {:ok, run}
 
   # The context counts from the conversation's first iteration. A turn has used its iterations when the current one is after
   # the last of them.

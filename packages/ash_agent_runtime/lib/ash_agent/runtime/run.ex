@@ -39,6 +39,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `earlier` - the attempts of pending calls that were started before this run, by the ids of the calls
   #   * `refused` - the error of the application or the store that takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
+  #   * `paused?` - true if somebody has paused the turn, so that it goes no further than to its next step
   #   * `noted?` - true if the context has the inputs of requests beside messages
   #   * `requested_at` - the time of the request to the model, in microseconds since 1970
   #   * `last` - the last message of the iteration that the run began with, or `nil`
@@ -57,7 +58,7 @@ defmodule AshAgent.Runtime.Run do
   @own ~w(model tools tools_raised offered_tools tool_context scope outermost? first_iteration deadline)a ++
          ~w(stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
-           [fresh?: false, noted?: false, earlier: %{}, call_notes: [], called: 0] ++
+           [fresh?: false, noted?: false, paused?: false, earlier: %{}, call_notes: [], called: 0] ++
            [iterations: 0, usage: %{}, sub_agents: []]
   defstruct @enforce_keys ++ @options ++ @opening ++ @own ++ @state
 
@@ -185,6 +186,9 @@ defmodule AshAgent.Runtime.Run do
       [] ->
         run
 
+      :pause ->
+        %{run | paused?: true}
+
       messages ->
         add = &Authority.add_message(&2, &1.input, metadata: &1.metadata)
         context = Enum.reduce(messages, run.context, add)
@@ -257,9 +261,13 @@ defmodule AshAgent.Runtime.Run do
 
   # The answer so far is stored even if the run fails. The reason stays that of the failure.
   def reply(run, {:failed, reason}) do
-    run = if match?({:store_error, _}, reason), do: run, else: flush(run, :idle)
+    run = store_end(run, reason)
     {:error, struct!(Error, Map.put(facts(run), :reason, reason))}
   end
+
+  defp store_end(run, {:store_error, _reason}), do: run
+  defp store_end(run, :parked), do: flush(run, :parked, %{parked: %{reason: :paused}})
+  defp store_end(run, _reason), do: flush(run, :idle)
 
   defp result(run, status, output) do
     own = %{status: status, output: output, finish_reason: run.finish_reason}

@@ -83,6 +83,15 @@ defmodule AshAgent.Session.Options do
     {:by, {:custom, &__MODULE__.who?/1}, [type_doc: "a term, but not a function"],
      "who resumes, which the log keeps if they give a `:runtime_context`. Defaults to `nil`."}
   ]
+  @limits for {name, option} <-
+                Runtime.Options.take_schema(
+                  ~w(max_iterations max_calls max_total_tokens max_cost)a
+                ),
+              do:
+                {name,
+                 option
+                 |> Keyword.delete(:default)
+                 |> Keyword.put(:doc, "replaces the session's for this run.")}
   @deny {:by, :any, "who decides. Defaults to `nil`."}
 
   @functions for {name, rows} <- [
@@ -90,8 +99,8 @@ defmodule AshAgent.Session.Options do
                    prompt_async: @prompt_async,
                    prompt_stored: [@runtime_context],
                    steer: [{:metadata, :map, [default: %{}], "kept with the message."}, @key],
-                   resume: @resume_async ++ [@await],
-                   resume_async: @resume_async,
+                   resume: @resume_async ++ @limits ++ [@await],
+                   resume_async: @resume_async ++ @limits,
                    approve: [
                      @deny,
                      {:arguments, @metadata,
@@ -112,6 +121,14 @@ defmodule AshAgent.Session.Options do
   @doc false
   # It is kept, so it has to be data.
   def who?(by), do: not is_function(by)
+
+  @doc "Returns the limits that a job has for its run. They came by a message, and may be anything."
+  def take_limits(%{opts: opts}) do
+    for {name, option} <- @limits,
+        {:ok, value} <- [Keyword.fetch(opts, name)],
+        AshAgent.Options.check(value, option) == :ok,
+        do: {name, value}
+  end
 
   @doc "All options of a session."
   def schema, do: @own_schema ++ @runtime_schema

@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Run do
 
   alias AshAgent.{Context, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Paused, Repeat, Result, Sealed}
-  alias AshAgent.Session.{Claim, Client, Job, State}
+  alias AshAgent.Session.{Claim, Client, Job, Options, State}
   alias AshAgent.Trace.Caller
 
   require Logger
@@ -80,7 +80,7 @@ defmodule AshAgent.Session.Run do
 
     asked = if kind == :prompt, do: authority, else: session.asked
     stop = session.stop_when_idle != false
-    session = %{session | status: :running, run: run, stop_when_idle: stop}
+    session = %{session | status: :running, run: run, stop_when_idle: stop, pausing?: false}
     State.put_context(%{session | asked: asked, withdrawn: nil}, context)
   end
 
@@ -156,6 +156,9 @@ defmodule AshAgent.Session.Run do
   def start_next(%State{status: status} = session) when status in [:draining, :lost],
     do: %{session | run: nil}
 
+  def start_next(%State{pausing?: true} = session),
+    do: %{session | status: :idle, run: nil, pausing?: false}
+
   # It was a message for the running turn, and has only that one's rights.
   def start_next(%State{steers: [steer | steers]} = session) do
     job = Job.from_message(steer, State.turn_authority(session))
@@ -174,7 +177,7 @@ defmodule AshAgent.Session.Run do
     %{claim: claim, runtime: runtime} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
-    opts = Keyword.merge(runtime, opts)
+    opts = runtime |> Keyword.merge(opts) |> Keyword.merge(Options.take_limits(job))
     within = within(self(), token, claim)
 
     Caller.task(runtime[:supervisor], caller, fn ->
@@ -212,7 +215,7 @@ defmodule AshAgent.Session.Run do
   # A session that ends kills the run that waits here, too.
   defp take_steers(session, token) do
     send(session, {:steers, token, self()})
-    receive do: ({^token, steers} when is_list(steers) -> steers)
+    receive do: ({^token, steers} when is_list(steers) or steers == :pause -> steers)
   end
 
   ## Hearing from the task
@@ -240,6 +243,11 @@ defmodule AshAgent.Session.Run do
 
   A session that drains ends its run here instead, if all that the run has done is stored.
   """
+  def give_steers(%State{pausing?: true} = session, pid) do
+    send(pid, {session.run.token, :pause})
+    session
+  end
+
   def give_steers(
         %State{status: :draining, claim: %{kept: %{value: stored}}, context: context} = session,
         _pid

@@ -27,11 +27,19 @@ defmodule AshAgent.Session.State do
   #   * `idle_timeout`, `idle_timer` - the longest time without a need for the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
   #   * `activity` - the events of tools that run and of waits, the latest last
+  #   * `pausing?` - the run ends at its next step, and nothing else starts
   #   * `unsure?` - a message may have been stored that the session has not heard of
   #   * `ignored` - the number of messages that were not understood
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes]
   @nothing ~w(run asked withdrawn response shown idle_timer)a ++
-             [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false]
+             [
+               pausing?: false,
+               unsure?: false,
+               activity: [],
+               number: 0,
+               ignored: 0,
+               stop_when_idle: false
+             ]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
 
