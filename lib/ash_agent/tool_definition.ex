@@ -87,7 +87,8 @@ defmodule AshAgent.ToolDefinition do
   defp describe(%{} = definition, _name) when is_struct(definition), do: definition
 
   defp describe(%{} = definition, name) do
-    for key <- Map.keys(definition), key not in @keys do
+    # Actions of Ash check their arguments by themselves.
+    for key <- Map.keys(definition), key not in [:check | @keys] do
       word = if is_atom(key) or is_binary(key), do: to_string(key), else: ""
       shown = if word == "", do: AshAgent.Options.kind(key), else: inspect(key)
 

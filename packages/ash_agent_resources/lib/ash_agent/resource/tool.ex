@@ -48,16 +48,21 @@ defmodule AshAgent.Resource.Tool do
     with {:ok, shape} <- Shape.new(:map, fields: Enum.map(tool.parameters, &field/1)) do
       known = Enum.map(tool.parameters, fn {name, _spec} -> to_string(name) end)
 
+      cast = fn arguments ->
+        with :ok <- Action.check_known(Map.keys(arguments), known),
+             do: Shape.cast(shape, arguments)
+      end
+
       {:ok,
        %{
          name: tool.name,
          description: tool.description,
          parameters: shape.schema,
          function: fn arguments, tool_context ->
-           with :ok <- Action.check_known(Map.keys(arguments), known),
-                {:ok, arguments} <- Shape.cast(shape, arguments),
+           with {:ok, arguments} <- cast.(arguments),
                 do: call(tool.function, arguments, tool_context)
-         end
+         end,
+         check: fn arguments -> with {:ok, _cast} <- cast.(arguments), do: :ok end
        }}
     end
   end

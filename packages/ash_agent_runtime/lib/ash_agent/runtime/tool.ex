@@ -71,7 +71,7 @@ defmodule AshAgent.Runtime.Tool do
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
               [repeat: :never, recall?: false, schema: nil]
 
-  # `schema` has the parameters and what they were compiled to, see AshAgent.Runtime.ToolArguments. With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
+  # `schema` has the parameters and what they were compiled to, or a function that checks arguments, see AshAgent.Runtime.ToolArguments. With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict.
   @typedoc "A tool. `run`, `grace`, `recall?` and `schema` are private."
@@ -84,7 +84,7 @@ defmodule AshAgent.Runtime.Tool do
           grace: non_neg_integer(),
           repeat: repeat(),
           recall?: boolean(),
-          schema: {map(), reference() | nil} | nil
+          schema: {map(), reference() | nil} | (map() -> :ok | {:error, String.t()}) | nil
         }
 
   @typedoc "The choices for a call whose outcome is unknown, see above."
@@ -142,7 +142,8 @@ defmodule AshAgent.Runtime.Tool do
   defp tool(%{name: name} = described, %{function: function} = definition) do
     repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
     run = function |> run(name) |> check_result(Map.get(definition, :returns))
-    %{tool(described, run, repeat) | timeout: definition |> Map.get(:timeout) |> timeout!(name)}
+    timeout = definition |> Map.get(:timeout) |> timeout!(name)
+    %{tool(described, run, repeat) | timeout: timeout, schema: Map.get(definition, :check)}
   end
 
   defp tool(described, function), do: tool(described, run(function, described.name), :never)

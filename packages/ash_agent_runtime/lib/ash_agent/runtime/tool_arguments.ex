@@ -2,7 +2,8 @@ defmodule AshAgent.Runtime.ToolArguments do
   @moduledoc false
 
   # Checks the arguments of calls against the schemas of their tools, and makes the repairs that leave them as they were meant. A
-  # schema is compiled once for each tool. One that cannot be read checks nothing but the required names.
+  # schema is compiled once for each tool. One that cannot be read checks nothing but the required names. Tools that cast their
+  # arguments themselves, as Ash does, have a function for it.
 
   alias AshAgent.{Context, Memo}
   alias AshAgent.Response.Schema
@@ -12,6 +13,7 @@ defmodule AshAgent.Runtime.ToolArguments do
 
   @doc "Returns the tool with its schema, ready for its calls."
   def compile(%Tool{recall?: true} = tool), do: tool
+  def compile(%Tool{schema: cast} = tool) when is_function(cast, 1), do: tool
 
   # An application may have given a tool other parameters.
   def compile(%Tool{parameters: parameters, schema: {parameters, _read}} = tool), do: tool
@@ -88,6 +90,12 @@ defmodule AshAgent.Runtime.ToolArguments do
          "the arguments could not be checked: " <>
            Exception.message(%Context.Error{reason: reason})}
     end
+  end
+
+  defp check(cast, arguments) when is_function(cast, 1) do
+    with :ok <- cast.(arguments), do: {:ok, arguments, []}
+  rescue
+    _error -> {:error, "the arguments could not be checked"}
   end
 
   defp check(_unchecked, arguments), do: {:ok, arguments, []}

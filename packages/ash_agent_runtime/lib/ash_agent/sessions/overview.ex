@@ -5,6 +5,7 @@ defmodule AshAgent.Sessions.Overview do
   # others have written never controls the terminal.
 
   alias AshAgent.{Context, Options, Prices, Store}
+  alias AshAgent.Runtime.Tool
   alias AshAgent.Trace.Stored
 
   @statuses Store.Conversation.statuses()
@@ -34,44 +35,43 @@ defmodule AshAgent.Sessions.Overview do
     case Store.fetch(store, kept.id) do
       {:ok, %{value: shown} = kept} -> [describe(store, kept, Stored.active(shown), opts)]
       {:error, :not_found} -> []
-      {:error, error} -> [Map.merge(kept(kept), %{error: Exception.message(error)})]
+      {:error, error} -> [put_known(%{error: Exception.message(error)}, kept)]
     end
   end
 
-  @unknown Map.new(~w(since age cost failure parked error)a, &{&1, nil})
+  @unknown Map.new(~w(since age iterations cost failure parked error)a, &{&1, nil})
+           |> Map.merge(%{failures: 0, calls: [], prompts: 0})
 
-  defp kept(kept) do
-    known = Map.take(kept, [:id, :status, :owner, :updated_at])
-
-    @unknown
-    |> Map.merge(%{iterations: nil, failures: 0, calls: [], prompts: 0})
-    |> Map.merge(known)
-  end
+  defp put_known(row, kept),
+    do: @unknown |> Map.merge(row) |> Map.merge(Map.take(kept, ~w(id status owner updated_at)a))
 
   defp describe(store, kept, context, opts) do
-    counts = Stored.describe(context, kept.status, kept.updated_at, opts[:prices])
-    %{started_at: since} = Context.get_iteration(context, Context.turn_start(context))
+    since = Context.get_iteration(context, Context.turn_start(context))[:started_at]
     failure = List.last(Context.Audit.failures(context))
+    failure = if opts[:texts], do: failure, else: failure && Map.delete(failure, :message)
 
-    known = %{
+    context
+    |> Stored.describe(kept.status, kept.updated_at, opts[:prices])
+    |> Map.merge(%{
       since: since,
-      age: max(DateTime.diff(DateTime.utc_now(), since, :millisecond), 0),
-      failure: if(opts[:texts], do: failure, else: failure && Map.delete(failure, :message)),
-      calls: for(call <- Context.Calls.asked_tool_calls(context), do: to_string(call.name)),
-      prompts:
-        with(
-          {:ok, messages} <- Store.waiting(store, kept.id),
-          do: length(messages),
-          else: (_ -> 0)
-        ),
-      parked: if(kept.status == :parked, do: find_parked(store, kept))
-    }
+      age: since && max(DateTime.diff(DateTime.utc_now(), since, :millisecond), 0),
+      failure: failure,
+      calls: for(call <- Context.Calls.asked_tool_calls(context), do: Tool.name(call.name)),
+      prompts: length(list_known(Store.waiting(store, kept.id))),
+      parked: if(kept.status == :parked, do: find_parked(Store.history(store, kept.id)))
+    })
+    |> Map.merge(if(opts[:texts], do: %{text: newest(context)}, else: %{}))
+    |> put_known(kept)
+  end
 
-    row = kept |> kept() |> Map.merge(Map.delete(counts, :id)) |> Map.merge(known)
+  defp list_known({:ok, found}), do: found
+  defp list_known({:error, _reason}), do: []
 
-    if opts[:texts],
-      do: Map.put(row, :text, newest(context)),
-      else: row
+  # The write that parked it may not be the last one: messages wait.
+  defp find_parked(writes) do
+    reasons = for %{note: %{parked: %{reason: reason}}} <- list_known(writes), do: reason
+    reason = List.last(reasons)
+    reason && Tool.name(reason)
   end
 
   defp newest(context) do
@@ -79,13 +79,6 @@ defmodule AshAgent.Sessions.Overview do
     Context.print(context, device: device, limit: 2, width: 120, color: false)
     {:ok, {_input, text}} = StringIO.close(device)
     text
-  end
-
-  # The write that parked it may not be the last one: messages wait.
-  defp find_parked(store, kept) do
-    with {:ok, writes} <- Store.history(store, kept.id),
-         do: writes |> Enum.reverse() |> Enum.find_value(&get_in(&1, [:note, :parked, :reason])),
-         else: (_error -> nil)
   end
 
   @doc "Returns a row in a line, with its text in those after it."
@@ -120,13 +113,13 @@ defmodule AshAgent.Sessions.Overview do
     "#{div(ms, length)}#{unit}"
   end
 
+  @hidden ~r/[^ -~\p{L}\p{N}]/u
+
   # Ids, names and words of servers.
   defp visible(text) do
-    if String.printable?(text) and not (text =~ ~r/[^[:ascii:]\p{L}\p{N}]/u),
+    if String.valid?(text) and not (text =~ @hidden),
       do: text,
-      else:
-        inspect(text, binaries: :as_strings)
-        |> String.replace(~r/[^[:ascii:]\p{L}\p{N}]/u, &escape/1)
+      else: text |> inspect(binaries: :as_strings) |> String.replace(@hidden, &escape/1)
   end
 
   defp escape(<<code::utf8>>), do: "\\u{#{Integer.to_string(code, 16)}}"

@@ -81,7 +81,7 @@ defmodule AshAgent.Sessions.OverviewTest do
       assert Sessions.status(two, "c") == :parked
       assert {:ok, %{status: :parked}} = Store.fetch(store, "c")
       refute_receive {:in_tool, _}, 100
-      assert {:ok, [%{id: "c", parked: :paused}]} = Sessions.overview(two)
+      assert {:ok, [%{id: "c", parked: "paused"}]} = Sessions.overview(two)
       assert {:ok, %{output: "Done: Hi"}} = Sessions.resume(two, "c")
       assert {:ok, []} = Sessions.overview(two)
     end
@@ -146,12 +146,14 @@ defmodule AshAgent.Sessions.OverviewTest do
       {:error, _} = Sessions.prompt(failed, "failed", "the secret question")
 
       {:ok, _} = Store.create(store, ChatContext.new(id: "chat"), status: :waiting)
+      {:ok, empty} = Context.create(%{id: "empty"})
+      {:ok, _} = Store.create(store, empty, status: :waiting)
 
       {:ok, rows} = Sessions.overview(running)
       assert {:ok, same} = Sessions.overview(store)
       assert Enum.map(rows, & &1.id) == Enum.map(same, & &1.id)
       rows = Map.new(rows, &{&1.id, &1})
-      assert Enum.sort(Map.keys(rows)) == ["asks", "chat", "runs"]
+      assert Enum.sort(Map.keys(rows)) == ["asks", "chat", "empty", "runs"]
       assert %{status: :running, prompts: 1, calls: [], age: age, parked: nil} = rows["runs"]
       assert rows["runs"].owner =~ "#{node()}"
       assert age in 0..60_000
@@ -177,8 +179,12 @@ defmodule AshAgent.Sessions.OverviewTest do
     end
 
     test "shows control characters, and nothing that controls a terminal" do
+      hostile = ["\e[2J", "\e[2J\u202E", "\e[2J\n\r\u0007", "\e[2J\u200B\u0085"]
+      for hostile <- hostile, do: check_shown(hostile)
+    end
+
+    defp check_shown(hostile) do
       store = sqlite()
-      hostile = "\e[2J\u202Eevil\n\r\u0007\u200B"
       call = %{id: "a", name: hostile, arguments: %{}}
       failure = %{kind: :server_error, code: hostile, message: hostile}
 
@@ -193,7 +199,7 @@ defmodule AshAgent.Sessions.OverviewTest do
       for texts <- [true, false] do
         printed = capture_io(fn -> :ok = Sessions.print_overview(store, texts: texts) end)
         assert printed =~ "\\e[2J"
-        refute printed =~ ~r/[\e\r\x07\x{202E}\x{200B}]/u
+        refute printed =~ ~r/[\e\r\x07\x{202E}\x{200B}\x{85}]/u
         if not texts, do: assert(length(String.split(printed, "\n", trim: true)) == 1)
       end
     end
