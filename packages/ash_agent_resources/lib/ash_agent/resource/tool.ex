@@ -12,6 +12,7 @@ defmodule AshAgent.Resource.Tool do
     :description,
     :action,
     :function,
+    :timeout,
     :__identifier__,
     :__spark_metadata__,
     parameters: []
@@ -38,6 +39,7 @@ defmodule AshAgent.Resource.Tool do
 
   def definition(%{function: nil, action: {resource, name, opts}} = tool) do
     own = [name: to_string(tool.name), description: tool.description]
+    own = if tool.timeout, do: [timeout: tool.timeout] ++ own, else: own
     [definition] = Tools.actions(resource, [{name, opts ++ own}])
     {:ok, definition}
   rescue
@@ -58,6 +60,7 @@ defmodule AshAgent.Resource.Tool do
          name: tool.name,
          description: tool.description,
          parameters: shape.schema,
+         timeout: tool.timeout,
          function: fn arguments, tool_context ->
            with {:ok, arguments} <- cast.(arguments),
                 do: call(tool.function, arguments, tool_context)
