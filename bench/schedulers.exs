@@ -550,6 +550,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"Schema.read/3", fn -> Schema.read(schema, typed_json, true) end},
       {"Schema.read/3, lenient", fn -> Schema.read(schema, typed_json, false) end},
       {"Schema.check/3", fn -> Schema.check(schema, typed, true) end},
+      {"Schema.check_arguments/2", fn -> Schema.check_arguments(schema, typed) end},
       {"Schema.read_partial/2", fn -> Schema.read_partial(schema, typed_json) end},
       {"Schema.follow/3", fn -> Schema.follow(schema, Schema.follow(), typed_json) end},
       {"Schema.constrain/4",

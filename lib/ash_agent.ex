@@ -42,6 +42,7 @@ defmodule AshAgent do
   | test without one | `AshAgent.LLM.Scripted` |
   | use the tools of MCP servers | `AshAgent.MCP` |
   | look at stored and running conversations, also in a release | `AshAgent.Trace.Stored`, `AshAgent.Trace.Plug`, `mix ash_agent.trace` |
+  | list what runs and waits, pause it, raise a limit | `AshAgent.Sessions.overview/2`, `mix ash_agent.sessions` |
   | send traces to a viewer | `AshAgent.Trace.Exporter` |
 
   ## ash_agent_test: for `only: [:dev, :test]`

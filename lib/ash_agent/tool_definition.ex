@@ -7,6 +7,18 @@ defmodule AshAgent.ToolDefinition do
   alias AshAgent.Caller
 
   @default_parameters %{"type" => "object"}
+  @keys [:name, :function, :description, :parameters, :returns, :repeat, :timeout]
+
+  # What other libraries call these keys.
+  @other_names [
+    parameters:
+      ~w(schema params parameter_schema parameters_schema input_schema inputSchema json_schema input inputs arguments args),
+    function: ~w(fun func fn callback handler run execute call),
+    returns: ~w(output output_schema outputSchema result return return_type),
+    description: ~w(desc doc docs),
+    timeout: ~w(tool_timeout timeout_ms time_limit max_time),
+    repeat: ~w(retry retries idempotent)
+  ]
 
   @doc """
   Each tool with what the application gave for it. The tools of a map are sorted by name.
@@ -71,10 +83,39 @@ defmodule AshAgent.ToolDefinition do
     {%{name: name, description: description, parameters: parameters}, definition}
   end
 
-  defp describe(%{} = definition, _name), do: definition
+  # A struct may have fields of its own.
+  defp describe(%{} = definition, _name) when is_struct(definition), do: definition
+
+  defp describe(%{} = definition, name) do
+    # Actions of Ash check their arguments by themselves.
+    for key <- Map.keys(definition), key not in [:check | @keys] do
+      word = if is_atom(key) or is_binary(key), do: to_string(key), else: ""
+      shown = if word == "", do: AshAgent.Options.kind(key), else: inspect(key)
+
+      words =
+        "the definition of the tool #{inspect(name)} has the key #{shown}, which would be ignored"
+
+      Caller.refuse!(words <> "; " <> advise(word))
+    end
+
+    definition
+  end
+
   defp describe(function, _name) when is_function(function), do: %{}
   defp describe({module, name}, _name) when is_atom(module) and is_atom(name), do: %{}
   defp describe(_other, name), do: refuse!(name)
+
+  defp advise(word) do
+    named = Enum.find(@other_names, fn {_key, words} -> word in words end)
+    likeness = &String.jaro_distance(to_string(&1), word)
+
+    case named || {Enum.max_by(@keys, likeness), nil} do
+      {key, words} ->
+        if words || likeness.(key) > 0.8,
+          do: "write #{inspect(key)}",
+          else: "the keys are " <> Enum.map_join(@keys, ", ", &inspect/1)
+    end
+  end
 
   @doc "Raises for a tool that nothing can run."
   def refuse!(name) do

@@ -27,7 +27,7 @@ defmodule AshAgent.Context.Audit do
   ## Failures
 
   `AshAgent.Runtime` records each failed request, each attempt after which it waited, and each stream that broke off, in the
-  iteration that the answer would have been in. A failure contains neither a key nor any part of the request; the server's message is cut
+  iteration that the answer would have been in, and each tool that raised, with its place in the code. A failure contains neither a key nor any part of the request; the server's message is cut
   to 500 characters, and the masks of `AshAgent.Context.View.put_masks/3` apply to it.
 
   An iteration keeps 16 separate failures. Later ones are only counted, in the `:count` of the last one of their kind.
@@ -173,7 +173,9 @@ defmodule AshAgent.Context.Audit do
     * `:code` - the provider's name for the error
     * `:request_id` - the provider's id of the request
     * `:timeout` - which limit was reached: `"connect"`, `"first_byte"`, `"idle"` or `"whole"`
-    * `:part` - `"stream"` where a part of the answer came
+    * `:part` - `"stream"` where a part of the answer came; `"tool"` if it is no request but a tool whose function failed, and `"tools"` if it
+      is the function that lists the tools. Their `:code` is the exception's module and their `:message` the place in the code, which no
+      model reads
     * `:attempt` - the number of the attempt, from 1
     * `:wait` - milliseconds until the next attempt, if there was one
     * `:message` - the server's words
@@ -452,7 +454,7 @@ defmodule AshAgent.Context.Audit do
     do: ref |> Native.context_add_failure(failure, Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
-  Returns the requests that failed, oldest first. Costs O(n) in the iterations.
+  Returns the requests and the tools that failed, oldest first. Costs O(n) in the iterations.
 
   ## Examples
 

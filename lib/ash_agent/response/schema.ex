@@ -19,6 +19,12 @@ defmodule AshAgent.Response.Schema do
   @doc "Checks JSON data."
   defdelegate check(ref, value, strict?), to: Native, as: :answer_check
 
+  @doc "Returns the handle of a schema for the arguments of calls."
+  defdelegate compile(schema), to: Native, as: :answer_type
+
+  @doc "Checks the arguments of a call. Repairs only what leaves them as they were meant."
+  defdelegate check_arguments(ref, arguments), to: Native, as: :answer_check_arguments
+
   @doc "Reads a text as far as it has come."
   def read_partial(ref, text), do: Native.answer_partial(ref, text, false)
 

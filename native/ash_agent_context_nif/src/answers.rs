@@ -49,6 +49,11 @@ pub fn check(answer: On<'_, AnswerType>, value: Value, strict: bool) -> Result<A
     Ok(answer.check(&value, strict))
 }
 
+pub fn check_arguments(answer: On<'_, AnswerType>, value: Value) -> Result<Answer, NifError> {
+    answer.scheduler.allow(answer.reading_cost(value.size()))?;
+    Ok(answer.check_arguments(&value))
+}
+
 /// Returns the value of a text so far, and `:none` before anything is shown.
 pub fn partial<'a>(answer: On<'a, AnswerType>, Text(text): Text<'_>, strict: bool) -> Term<'a> {
     match answer.read_partial(text, !strict) {

@@ -244,6 +244,7 @@ nifs! {
     answer_type(schema) Long = answers::new_type;
     answer_read(answer, text, strict) Own = answers::read;
     answer_check(answer, value, strict) Own = answers::check;
+    answer_check_arguments(answer, value) Own = answers::check_arguments;
     answer_partial(answer, text, strict) Arguments = answers::partial;
     answer_follow_new() Arguments = Follow::default;
     answer_follow(follow, answer, piece, strict) Own = answers::follow;

@@ -249,6 +249,20 @@ defmodule AshAgent.Integration.AgentTest do
              ]
     end
 
+    test "have a time of their own, whatever they are" do
+      for given <- [
+            [function: fn _ -> {:ok, 1} end],
+            [action: {AshAgent.Integration.MemoryTicket, :read}],
+            [action: {AshAgent.Integration.MemoryTicket, :read, limit: 3}]
+          ],
+          timeout <- [nil, 5_000] do
+        own = [name: :mine, description: "Mine", timeout: timeout]
+        tool = struct!(AshAgent.Resource.Tool, own ++ given)
+        {:ok, definition} = AshAgent.Resource.Tool.definition(tool)
+        assert [%{timeout: ^timeout}] = AshAgent.Runtime.Tool.new([definition])
+      end
+    end
+
     test "say in words what is wrong with a call, and make no atoms of it" do
       strange = "surely_no_atom_#{System.unique_integer([:positive])}"
 

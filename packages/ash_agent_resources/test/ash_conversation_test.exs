@@ -37,7 +37,8 @@ for {resource, moduletags, integrations} <- [
 
     setup do
       on_exit(fn ->
-        for key <- [:llm, :listener], do: Application.delete_env(:ash_agent_resources, key)
+        for key <- [:llm, :listener, :tools],
+            do: Application.delete_env(:ash_agent_resources, key)
       end)
     end
 
@@ -286,6 +287,22 @@ for {resource, moduletags, integrations} <- [
       @resource.cancel!(chat, opts())
       assert Context.Calls.tool_call_status(show(chat, :context), "1") == :unknown
       assert show(chat, :status) == :idle
+    end
+
+    test "a function of the tools that fails is kept with the turn, which is resumed" do
+      answers(["Hello!"])
+      Application.put_env(:ash_agent_resources, :tools, fn -> raise "a secret" end)
+      chat = start()
+      failed = @resource.say(chat, "Hi", opts())
+      assert {:run, {:tools_exception, :error, _}} = reason(failed)
+
+      assert [%{part: "tools", code: "RuntimeError"} = failure] =
+               Context.Audit.failures(show(chat, :context))
+
+      refute inspect(failure) =~ "secret"
+
+      Application.delete_env(:ash_agent_resources, :tools)
+      assert @resource.resume!(chat, opts()).__metadata__.run.output == "Hello!"
     end
 
     test "a failed run keeps the message, and is resumed" do

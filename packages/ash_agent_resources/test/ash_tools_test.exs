@@ -159,9 +159,11 @@ for {ticket, comment, moduletags, integrations} <- [
       test "a domain's tools have names of their own, and repeat only reads" do
         tools =
           Tools.actions(Support, [
-            {@ticket, [:read, :open, estimate: [repeat: :safe]]},
+            {@ticket, [:read, :open, estimate: [repeat: :safe, timeout: 5_000]]},
             {@comment, [:read]}
           ])
+
+        assert for(tool <- tools, do: tool.timeout) == [nil, nil, 5_000, nil]
 
         short = "#{Ash.Resource.Info.short_name(@comment)}_read"
 
@@ -381,6 +383,30 @@ for {ticket, comment, moduletags, integrations} <- [
 
         assert {:ok, %{"urgent?" => true}} =
                  call(tools, "ticket_open", %{"subject" => "a", "urgent" => true})
+      end
+
+      test "nobody is asked about arguments that the action cannot take" do
+        me = self()
+        approval = fn _call, _context -> send(me, :asked) && {:deny, "no"} end
+
+        for {arguments, words} <- [
+              {%{"subject" => "a", "due" => "soon"}, "due: is invalid"},
+              {%{"subject" => "a", "org" => "other"}, "unknown arguments"},
+              {%{"subject" => "a", "priority" => "2"}, nil}
+            ] do
+          call = %{id: "a", name: "ticket_open", arguments: arguments}
+          llm = AshAgent.LLM.Scripted.new([%{tool_calls: [call]}, "Done."])
+          opts = [llm: llm, tools: tools([:open]), approval: approval]
+          {:ok, %{context: context}} = AshAgent.Runtime.run(Context.new("Hi"), opts)
+          [%{result: {:error, said}}] = Context.get_iteration(context, 1).tool_calls
+
+          if words do
+            assert said =~ words
+            refute_received :asked
+          else
+            assert_received :asked
+          end
+        end
       end
 
       test "errors say what to change" do

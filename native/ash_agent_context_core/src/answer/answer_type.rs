@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::answer::fit::{FitWalk, SEVERAL_REPAIRS};
+use crate::answer::fit::{FitWalk, Repairs, SEVERAL_REPAIRS};
 use crate::answer::issue::{Findings, Mend, MendKind};
 use crate::answer::node::{without_style, Kinds, NodeId, Others, Property, SchemaNode};
 #[cfg(feature = "json_schema")]
@@ -157,7 +157,7 @@ impl AnswerType {
     pub(crate) fn takes(&self, name: &str, value: &Value) -> bool {
         let mut fields = self.nodes.iter().filter_map(|node| node.property(name));
         fields.any(|property| {
-            let (_, report) = self.fit(property.node, value, true, Path::new());
+            let (_, report) = self.fit(property.node, value, Repairs::All, Path::new());
             report.fits() && !report.mends.iter().any(|mend| mend.path.is_empty())
         })
     }
@@ -167,10 +167,10 @@ impl AnswerType {
         &self,
         id: NodeId,
         value: &Value,
-        is_lenient: bool,
+        repairs: Repairs,
         path: Path,
     ) -> (Option<Value>, Findings) {
-        let mut walk = FitWalk::new(&self.nodes, is_lenient, path);
+        let mut walk = FitWalk::new(&self.nodes, repairs, path);
         let fitted = walk.fit(id, value);
         (fitted, walk.report)
     }
@@ -198,7 +198,7 @@ impl AnswerType {
                 kind: MendKind::Unwrapped,
             };
             let object = Value::Map(Map::new(vec![(key, value.clone())]));
-            let object = self.fit_whole(object, true, &mut report);
+            let object = self.fit_whole(object, Repairs::All, &mut report);
             let is_right = !report.mends.contains(&unwrapped) && report.fits();
             is_right.then_some((object, report))
         };
@@ -207,8 +207,8 @@ impl AnswerType {
     }
 
     /// Fits a whole answer.
-    pub(crate) fn fit_whole(&self, value: Value, is_lenient: bool, report: &mut Findings) -> Value {
-        let (fitted, found) = self.fit(0, &value, is_lenient, Path::new());
+    pub(crate) fn fit_whole(&self, value: Value, repairs: Repairs, report: &mut Findings) -> Value {
+        let (fitted, found) = self.fit(0, &value, repairs, Path::new());
         report.add(found);
         if !report.fits() {
             return value;
@@ -216,7 +216,7 @@ impl AnswerType {
         let value = match fitted {
             None => value,
             // Several schemas for one value repair it each on its own: the outcome has to fit all of them.
-            Some(repaired) => match self.fit(0, &repaired, false, Path::new()) {
+            Some(repaired) => match self.fit(0, &repaired, Repairs::Nulls, Path::new()) {
                 (None, again) if again.is_clean() => repaired,
                 (_, again) => {
                     report.add(again);

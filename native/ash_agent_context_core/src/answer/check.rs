@@ -62,7 +62,7 @@ impl Lengths {
 type Bound<'n> = (&'n Option<Value>, fn(Ordering) -> bool, &'static str);
 
 /// 2 to the power of 53: from here on a float may stand for a whole number although another one was written.
-const INEXACT: f64 = 9_007_199_254_740_992.0;
+pub(crate) const INEXACT: f64 = 9_007_199_254_740_992.0;
 
 fn check_number(node: &SchemaNode, value: &Value, path: &Path, report: &mut Findings) {
     let is_integer = |kinds: Kinds| !kinds.has(Kinds::FRACTION);

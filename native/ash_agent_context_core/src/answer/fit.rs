@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::mem;
 
-use crate::answer::check::check;
+use crate::answer::check::{check, INEXACT};
 use crate::answer::issue::{choices, Findings, MendKind};
 use crate::answer::node::{canonical, without_style, Kinds, NodeId, Others, Property, SchemaNode};
 use crate::error::{index, Path};
@@ -23,13 +23,35 @@ const SEVERAL_FIT: &str = "expected exactly one of the alternatives, and several
 const OTHER_KIND: usize = 1_000;
 const OTHER_CHOICE: usize = 100;
 
+/// The repairs that a walk may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repairs {
+    /// Only `null` for a property that may be left out.
+    Nulls,
+    /// Also those that leave what was said as it is: a number, a boolean, a list or an object that was written as a text, and an
+    /// integer with a point.
+    Same,
+    /// Also those that guess what was meant.
+    All,
+}
+
+impl Repairs {
+    /// Those of an answer.
+    pub const fn of(is_lenient: bool) -> Self {
+        if is_lenient {
+            Self::All
+        } else {
+            Self::Nulls
+        }
+    }
+}
+
 /// The alternative that was taken for a value, and why it cannot be.
 type TakenBranch = (NodeId, Option<&'static str>);
 
 pub(crate) struct FitWalk<'t> {
     nodes: &'t [SchemaNode],
-    /// Makes all repairs; without it, only `null` for a property that may be left out.
-    is_lenient: bool,
+    repairs: Repairs,
     path: Path,
     pub report: Findings,
     /// The alternative that was taken for a value. Without it, alternatives within alternatives would be tried again and
@@ -44,10 +66,10 @@ type Fitted = Option<Value>;
 
 impl<'t> FitWalk<'t> {
     /// Begins a walk at a path.
-    pub fn new(nodes: &'t [SchemaNode], is_lenient: bool, path: Path) -> Self {
+    pub fn new(nodes: &'t [SchemaNode], repairs: Repairs, path: Path) -> Self {
         Self {
             nodes,
-            is_lenient,
+            repairs,
             path,
             report: Findings::default(),
             taken: HashMap::new(),
@@ -137,14 +159,25 @@ impl<'t> FitWalk<'t> {
     /// Finds out whether a value is of a kind that fits, or can be read as one. `Err` if nothing more is to be done.
     fn fit_kind(&mut self, id: NodeId, node: &SchemaNode, value: &Value) -> Result<Fitted, Fitted> {
         let kind = Kinds::of(value);
-        let Some(kinds) = node.kinds.filter(|kinds| !kinds.has(kind)) else {
+        let Some(kinds) = node.kinds else {
             return Ok(None);
         };
-        if self.is_lenient {
+        let is_exact = self.repairs == Repairs::Same && !kinds.has(Kinds::FRACTION);
+        if kinds.has(kind) {
+            let whole = is_exact.then(|| whole(value)).flatten();
+            if whole.is_some() {
+                self.mend(MendKind::WholeNumber);
+            }
+            return Ok(whole);
+        }
+        if self.repairs != Repairs::Nulls {
             if let Some((value, mend)) = from_text(value, kinds) {
                 self.mend(mend);
-                return Ok(Some(value));
+                let whole = is_exact.then(|| whole(&value)).flatten();
+                return Ok(Some(whole.unwrap_or(value)));
             }
+        }
+        if self.repairs == Repairs::All {
             let one = match value {
                 Value::List(items) => items.first().filter(|_| items.len() == 1),
                 _ => None,
@@ -209,7 +242,9 @@ impl<'t> FitWalk<'t> {
     }
 
     fn fit_object(&mut self, node: &SchemaNode, map: &Map) -> Fitted {
-        let renamed = self.is_lenient.then(|| self.rename(node, map)).flatten();
+        let renamed = (self.repairs == Repairs::All)
+            .then(|| self.rename(node, map))
+            .flatten();
         let map = renamed.as_ref().unwrap_or(map);
         let mut changes = Vec::new();
         for (at, (key, value)) in map.iter().enumerate() {
@@ -323,7 +358,7 @@ impl<'t> FitWalk<'t> {
         if known.iter().any(|choice| is_equal(&choice)) {
             return None;
         }
-        if self.is_lenient {
+        if self.repairs == Repairs::All {
             let style = value.as_str().map(|word| without_style(word.trim()));
             let near = |choice: &&Value| {
                 let word = choice.as_str().map(without_style);
@@ -375,6 +410,13 @@ impl<'t> FitWalk<'t> {
         }
         Some(Map::new(entries))
     }
+}
+
+/// Returns the integer that a float stands for, if it is exact.
+fn whole(value: &Value) -> Option<Value> {
+    let is_exact = matches!(value, Value::Float(float) if float.abs() < INEXACT);
+    let whole = is_exact.then(|| canonical(value));
+    whole.filter(|whole| matches!(whole, Value::Int(_)))
 }
 
 /// Returns true if a text is a list in JSON, or nearly, so that it is not the element of one.

@@ -5,6 +5,7 @@ use rpds::ListSync;
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::build;
+use crate::answer::fit::Repairs;
 use crate::answer::lexer::{Lexer, Sink};
 use crate::answer::node::{Kinds, NodeId, Others, SchemaNode};
 use crate::error::{index, Path};
@@ -338,8 +339,8 @@ impl Following<'_> {
             return;
         };
         let path = self.path();
-        let is_lenient = self.is_lenient;
-        let (fitted, report) = self.answer.fit(id, &value, is_lenient, path.clone());
+        let repairs = Repairs::of(self.is_lenient);
+        let (fitted, report) = self.answer.fit(id, &value, repairs, path.clone());
         // A whole answer that fits is the one that was meant, whatever its fields are.
         let is_meant = (self.state.is_meant || path.is_empty()) && !self.state.is_part;
         if report.fits() && is_meant {

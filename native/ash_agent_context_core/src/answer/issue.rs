@@ -68,6 +68,8 @@ words! {
         NumberFromText = "number_from_text",
         /// `true` or `false` was written as a text.
         BooleanFromText = "boolean_from_text",
+        /// An integer was written with a point or an exponent.
+        WholeNumber = "whole_number",
         /// A list, an object or `null` was written as a text.
         JsonFromText = "json_from_text",
         /// The value of a field stood for the object with this field alone.

@@ -2,11 +2,11 @@
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::{build, Candidate, MOST_ENDS};
-use crate::answer::fit::LEVELS;
+use crate::answer::fit::{Repairs, LEVELS};
 use crate::answer::follow::{put_together, Follow};
 use crate::answer::issue::{Findings, Issue, Mend};
 use crate::error::Path;
-use crate::value::{json, Value};
+use crate::value::{json, Value, MAX_DEPTH};
 
 /// The reading of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl AnswerType {
     pub fn read(&self, text: &str, strict: bool) -> Answer {
         match json::read_noting(text.trim().as_bytes(), LEVELS) {
             Ok((_, true)) => Answer::misfit(DOUBLED),
-            Ok((value, false)) => self.settle(value, Findings::default(), !strict),
+            Ok((value, false)) => self.settle(value, Findings::default(), Repairs::of(!strict)),
             Err(_) => self.search(text, strict),
         }
     }
@@ -76,7 +76,16 @@ impl AnswerType {
     #[must_use]
     pub fn check(&self, value: &Value, strict: bool) -> Answer {
         match json::read(json::write(value).as_bytes(), LEVELS) {
-            Ok(value) => self.settle(value, Findings::default(), !strict),
+            Ok(value) => self.settle(value, Findings::default(), Repairs::of(!strict)),
+            Err(error) => Answer::misfit(&error.to_string()),
+        }
+    }
+
+    /// Checks the arguments of a call, and makes only the repairs that leave what the model said as it is.
+    #[must_use]
+    pub fn check_arguments(&self, value: &Value) -> Answer {
+        match json::read(json::write(value).as_bytes(), MAX_DEPTH) {
+            Ok(value) => self.settle(value, Findings::default(), Repairs::Same),
             Err(error) => Answer::misfit(&error.to_string()),
         }
     }
@@ -108,7 +117,7 @@ impl AnswerType {
             None => Answer::misfit(NOTHING),
             Some(_) if strict => Answer::misfit(BROKEN),
             Some(found) if found.is_doubled => Answer::misfit(DOUBLED),
-            Some(found) => self.settle(found.value, found.report, true),
+            Some(found) => self.settle(found.value, found.report, Repairs::All),
         }
     }
 
@@ -130,7 +139,7 @@ impl AnswerType {
             let (_, others) = build(Some(self), &[before, rest, "}"]);
             others.into_iter().next().is_some_and(|other| {
                 let is_other = other.value != found.value && !other.is_doubled;
-                let settled = self.settle(other.value, other.report, true);
+                let settled = self.settle(other.value, other.report, Repairs::All);
                 is_other && settled.state == ReadingState::Fits
             })
         };
@@ -151,9 +160,9 @@ impl AnswerType {
         put_together(&shown)
     }
 
-    fn settle(&self, value: Value, mut report: Findings, is_lenient: bool) -> Answer {
-        let mut value = self.fit_whole(value, is_lenient, &mut report);
-        if is_lenient && !report.fits() && !matches!(value, Value::Map(_)) {
+    fn settle(&self, value: Value, mut report: Findings, repairs: Repairs) -> Answer {
+        let mut value = self.fit_whole(value, repairs, &mut report);
+        if repairs == Repairs::All && !report.fits() && !matches!(value, Value::Map(_)) {
             if let Some((object, found)) = self.fit_bare(&value) {
                 (value, report) = (object, found);
             }

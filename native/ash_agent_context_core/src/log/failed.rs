@@ -41,7 +41,7 @@ pub struct FailedRequest {
 }
 
 /// Keys of the texts: the model, the provider's name for the error and its id of the request, the limit that ended it
-/// (`first_byte`), the part that broke off (`stream`), and the server's words.
+/// (`first_byte`), the part that broke off (`stream`) or a function that failed (`tool`, `tools`), and the server's words.
 const TEXTS: [&str; 6] = ["model", "code", "request_id", "timeout", "part", WORDS_KEY];
 
 /// Keys of the numbers: the HTTP status, which try it was, and the milliseconds until the next one, if there was one.
@@ -103,7 +103,12 @@ impl FailedRequest {
     /// Returns true if a part of the answer came.
     #[cfg(feature = "otlp")]
     pub(crate) fn is_part(&self) -> bool {
-        self.text("part").is_some()
+        self.text("part").is_some() && !self.is_function()
+    }
+
+    /// Returns true if it is no request that failed, but a tool, or the function that lists the tools.
+    pub(crate) fn is_function(&self) -> bool {
+        matches!(self.text("part"), Some("tool" | "tools"))
     }
 
     /// Takes the server's words away.
@@ -150,7 +155,10 @@ impl FailedRequest {
     /// Returns the failure in a sentence for people.
     pub(crate) fn words(&self) -> String {
         let (text, number) = (|key| self.text(key), |key| self.number(key));
-        let mut words = self.kind.name().replace('_', " ");
+        let mut words = match self.is_function() {
+            true => "raised".to_owned(),
+            false => self.kind.name().replace('_', " "),
+        };
         let status = number("status").map(|status| format!("status {status}"));
         let limit = text("timeout").map(|limit| limit.replace('_', " "));
         let known = [status, text("code").map(Into::into), limit];
@@ -158,7 +166,8 @@ impl FailedRequest {
         if !known.is_empty() {
             words.push_str(&format!(" ({})", known.join(", ")));
         }
-        let part = text("part").map(|_| "in the middle of the answer".to_owned());
+        let part = text("part").filter(|_| !self.is_function());
+        let part = part.map(|_| "in the middle of the answer".to_owned());
         let attempt = number("attempt").filter(|attempt| *attempt > 1);
         let attempt = attempt.map(|attempt| format!("try {attempt}"));
         let wait = number("wait").map(|wait| format!("tried again after {wait} ms"));

@@ -168,6 +168,128 @@ fn null_for_a_field_that_may_be_left_out_is_left_out_also_where_nothing_else_is_
 }
 
 #[test]
+fn arguments_are_repaired_where_that_leaves_them_as_they_were_meant() {
+    use MendKind::{BooleanFromText, DroppedNull, JsonFromText, NumberFromText, WholeNumber};
+    let book = answer_type(
+        r#"{"type":"object","properties":{
+            "seats":{"type":"integer","minimum":1},"price":{"type":"number"},"paid":{"type":"boolean"},"class":{"enum":["first","second"]},
+            "tags":{"type":"array","items":{"type":"string"}},"rows":{"type":"array","items":{"type":"integer"}},
+            "seat":{"type":"object","properties":{"row":{"type":"integer"}},"required":["row"],"additionalProperties":false},
+            "either":{"anyOf":[{"type":"integer"},{"type":"string"}]},"maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]}
+        },"required":["seats"]}"#,
+    );
+    let repaired: [(&str, &str, MendKind); 14] = [
+        (r#""seats":"2""#, r#""seats":2"#, NumberFromText),
+        (r#""seats":" 2 ""#, r#""seats":2"#, NumberFromText),
+        (r#""seats":"1e3""#, r#""seats":1000"#, NumberFromText),
+        (r#""seats":2.0"#, r#""seats":2"#, WholeNumber),
+        (
+            r#""seats":"12345678901234567890123""#,
+            r#""seats":12345678901234567890123"#,
+            NumberFromText,
+        ),
+        (
+            r#""seats":1,"price":"2.5""#,
+            r#""seats":1,"price":2.5"#,
+            NumberFromText,
+        ),
+        (
+            r#""seats":1,"paid":"true""#,
+            r#""seats":1,"paid":true"#,
+            BooleanFromText,
+        ),
+        (
+            r#""seats":1,"rows":"[1,2]""#,
+            r#""seats":1,"rows":[1,2]"#,
+            JsonFromText,
+        ),
+        (
+            r#""seats":1,"rows":["1"]"#,
+            r#""seats":1,"rows":[1]"#,
+            NumberFromText,
+        ),
+        (
+            r#""seats":1,"seat":"{\"row\":3}""#,
+            r#""seats":1,"seat":{"row":3}"#,
+            JsonFromText,
+        ),
+        (
+            r#""seats":1,"seat":{"row":"3"}"#,
+            r#""seats":1,"seat":{"row":3}"#,
+            NumberFromText,
+        ),
+        (
+            r#""seats":1,"maybe":"3""#,
+            r#""seats":1,"maybe":3"#,
+            NumberFromText,
+        ),
+        (r#""seats":1,"price":null"#, r#""seats":1"#, DroppedNull),
+        (r#""seats":1,"tags":null"#, r#""seats":1"#, DroppedNull),
+    ];
+    for (given, expected, kind) in repaired {
+        let answer = book.check_arguments(&value(&format!("{{{given}}}")));
+        assert_eq!(kinds(&answer), [kind], "{given}");
+        let expected = value(&format!("{{{expected}}}"));
+        assert_eq!(answer.value, Some(expected), "{given}");
+    }
+    for fits in [
+        r#""seats":1,"either":"3""#,
+        r#""seats":1,"maybe":null"#,
+        r#""seats":1,"more":[null]"#,
+    ] {
+        let answer = book.check_arguments(&value(&format!("{{{fits}}}")));
+        assert_eq!(answer.state, ReadingState::Fits, "{fits}");
+        assert!(answer.mends.is_empty(), "{fits}");
+    }
+    // What an answer would be repaired to, or somebody would have to guess.
+    for (given, line) in [
+        (r#""seats":null"#, "/seats: expected an integer, got null"),
+        (r#""seats":[2]"#, "/seats: expected an integer, got a list"),
+        (
+            r#""seats":2.5"#,
+            "/seats: expected an integer, got a number",
+        ),
+        (
+            r#""seats":"two""#,
+            "/seats: expected an integer, got a string",
+        ),
+        (
+            r#""seats":"2 seats""#,
+            "/seats: expected an integer, got a string",
+        ),
+        (
+            r#""seats":true"#,
+            "/seats: expected an integer, got true or false",
+        ),
+        (r#""seats":"0""#, "/seats: expected at least 1"),
+        (
+            r#""seats":1e300"#,
+            "/seats: expected an integer with all of its digits, without a point or an exponent",
+        ),
+        (r#""Seats":1"#, "/seats: is missing: expected an integer"),
+        (
+            r#""seats":1,"class":"First""#,
+            r#"/class: expected one of "first", "second""#,
+        ),
+        (
+            r#""seats":1,"tags":"a""#,
+            "/tags: expected a list, got a string",
+        ),
+        (
+            r#""seats":1,"seat":{"row":1,"col":2}"#,
+            r#"/seat/col: is not a field here: the fields are "row""#,
+        ),
+        (
+            r#""seats":1,"rows":[1,"x"]"#,
+            "/rows/1: expected an integer, got a string",
+        ),
+    ] {
+        let answer = book.check_arguments(&value(&format!("{{{given}}}")));
+        assert_eq!(lines(&answer), [line], "{given}");
+    }
+}
+
+#[test]
 fn repairs_name_their_places() {
     let text = ORDER.replace("\"city\":\"Ulm\"", "'city':'Ulm',");
     let answer = order().read(&text.replace(",,", ","), false);
@@ -875,6 +997,25 @@ proptest! {
         // The lenient reader alone reads the same.
         let answer = any_type().read(&format!("{text} So it is."), false);
         prop_assert_eq!(answer.value, Some(value(&text)));
+    }
+
+    #[test]
+    fn arguments_that_fit_are_never_changed_and_repaired_ones_fit(order_value in order_value(), document in document(), damages in proptest::collection::vec((0..9_usize, any::<usize>()), 0..3)) {
+        let whole = json::write(&order_value);
+        let text = damages.into_iter().fold(whole.clone(), |text, (kind, at)| damage(&text, kind, at));
+        for given in [value(&whole), document].into_iter().chain(json::read(text.as_bytes(), 256)) {
+            let (order, strict) = (order(), order().check(&given, true));
+            let answer = order.check_arguments(&given);
+            match (strict.state, answer.state) {
+                (ReadingState::Fits, _) => prop_assert_eq!(answer.value, strict.value),
+                (_, ReadingState::Fits) => {
+                    prop_assert!(!answer.mends.is_empty());
+                    let again = order.check(&answer.value.unwrap(), true);
+                    prop_assert_eq!(again.state, ReadingState::Fits);
+                }
+                _ => prop_assert!(!answer.issues.is_empty()),
+            }
+        }
     }
 
     #[test]

@@ -107,7 +107,9 @@ defmodule AshAgent.Resource do
                ]
              ]
            ]
-         ], "The arguments of a function, by name."}
+         ], "The arguments of a function, by name."},
+        {:timeout, :pos_integer,
+         "How many milliseconds a call may take, instead of the section's `timeout`."}
       ])
   }
 

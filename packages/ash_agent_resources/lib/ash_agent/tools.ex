@@ -22,7 +22,9 @@ defmodule AshAgent.Tools do
                "each has a result of its own."},
             {:repeat, :any, [type_doc: "`:safe`, `:never` or `{:ask, function}`"],
              "whether a call whose outcome is unknown may run again, see `AshAgent.Runtime.Tool`. Defaults to `:safe` for reads and to " <>
-               "`:never` for everything else."}
+               "`:never` for everything else."},
+            {:timeout, :any, [type_doc: "milliseconds or `:infinity`"],
+             "how long a call may take, instead of the run's `:tool_timeout`."}
           ])
 
   @action @own ++ @common

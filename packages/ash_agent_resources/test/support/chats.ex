@@ -20,7 +20,10 @@ defmodule AshAgent.Integration.Chats do
 
   def llm, do: Application.fetch_env!(:ash_agent_resources, :llm)
 
-  def tools(_record) do
+  def tools(_record),
+    do: Application.get_env(:ash_agent_resources, :tools, &default_tools/0).()
+
+  defp default_tools do
     %{
       whoami: %{function: &whoami/2, repeat: :safe},
       delete: fn arguments, context ->

@@ -210,13 +210,16 @@ defmodule AshAgent.Output do
   defp unwrap(value, _output), do: value
 
   @kinds ~w(prose trailing_comma comment single_quotes unquoted_key control_character literal number_from_text boolean_from_text
-            json_from_text missing_object wrapped unwrapped choice key_style dropped_null)a
+            whole_number json_from_text missing_object wrapped unwrapped choice key_style dropped_null)a
   @names Map.new(@kinds, &{Atom.to_string(&1), &1})
 
   defp repairs(mends, output) do
-    for {path, kind} <- mends,
-        do: %{path: unwrap_path(path, output), kind: Map.fetch!(@names, kind)}
+    for repair <- to_repairs(mends), do: %{repair | path: unwrap_path(repair.path, output)}
   end
+
+  @doc false
+  def to_repairs(mends),
+    do: for({path, kind} <- mends, do: %{path: path, kind: Map.fetch!(@names, kind)})
 
   defp unwrap_path(["value" | path], %{wrapped?: true}), do: path
   defp unwrap_path(path, _output), do: path

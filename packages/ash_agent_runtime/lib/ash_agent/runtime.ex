@@ -170,14 +170,16 @@ defmodule AshAgent.Runtime do
   Each call passes these steps, in order:
 
     1. `:allowed_tools` and `:permission_rules`, see `AshAgent.Runtime.Permissions`
-    2. the hooks `:before_tool`, which may deny the call and change its arguments; changed arguments are checked by the rules again
-    3. `:approval`
-    4. the tool
-    5. the hooks `:after_tool`, which may change the result
+    2. the tool's schema: arguments that are not quite as it says are repaired, see `AshAgent.Runtime.Tool`
+    3. the hooks `:before_tool`, which may deny the call and change its arguments. Repaired and changed arguments are checked by the rules,
+       and changed ones by the schema, again
+    4. `:approval`
+    5. the tool
+    6. the hooks `:after_tool`, which may change the result
 
   A denied call gets the reason as its result, which the model reads. So does a call that no tool can take (because its
-  name is unknown, or its arguments are not a JSON object), without any hook or approval function being called. If a
-  required argument is missing, the approval function is not called. An approved call passes steps 1 and 2 again when it
+  name is unknown, or its arguments are not a JSON object), without any hook or approval function being called. If the
+  arguments do not fit the schema after the hooks, the approval function is not called. An approved call passes steps 1 to 3 again when it
   is executed: an approval does not lift the rules, and hooks are called again after a pause.
 
       iex> alias AshAgent.{Context, LLM, Runtime}

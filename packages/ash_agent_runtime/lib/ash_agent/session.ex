@@ -288,9 +288,9 @@ defmodule AshAgent.Session do
   Continues without a new message, and returns the same as `prompt/3`: executes pending calls, asks about those that need
   a decision, and asks the model if it has not answered.
 
-  Use it after decisions, and for conversations that were cut short. Tools run with the runtime context of whoever asked,
-  unless you give another; if that is gone with an earlier session, and `:restore_context` does not find it, the error is
-  `{:missing_option, :runtime_context}`. If
+  Use it after decisions, for conversations that were cut short or paused, and with a greater limit after one was reached. Tools
+  run with the runtime context of whoever asked, unless you give another; if that is gone with an earlier session, and
+  `:restore_context` does not find it, the error is `{:missing_option, :runtime_context}`. If
   the conversation ends with an answer, it returns that.
 
   ## Options
@@ -559,6 +559,28 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec cancel(session()) :: :ok
   def cancel(session) when is_server(session), do: call(session, :cancel, :cancel)
+
+  @doc """
+  Pauses the running turn and returns `:ok`: what runs ends its step, the model's answer or the tools' results, and nothing else starts
+  until somebody calls `resume/2` or `prompt/3`. If nothing runs, it does nothing.
+
+  Whoever asked gets an `AshAgent.Runtime.Error` with the reason `:parked`, unless the step was the turn's last. With a store the
+  conversation is `:parked`, wherever it is opened next.
+
+  ## Examples
+
+      iex> llm = AshAgent.LLM.Scripted.new([%{tool_calls: [%{name: "look"}]}, "Done."])
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: llm, tools: %{look: fn _, %{me: me} -> AshAgent.Session.pause(me) end})
+      iex> {:error, error} = AshAgent.Session.prompt(session, "Look!", runtime_context: %{me: session})
+      iex> error.reason
+      :parked
+      iex> {:ok, result} = AshAgent.Session.resume(session)
+      iex> result.output
+      "Done."
+  """
+  @doc since: "0.1.0"
+  @spec pause(session()) :: :ok
+  def pause(session) when is_server(session), do: call(session, :pause, :pause)
 
   @doc """
   Switches to another model from the next prompt on, with the same history. Returns `:ok`.

@@ -42,7 +42,7 @@ defmodule AshAgent.Sessions do
   use Supervisor
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
-  alias AshAgent.Sessions.{Error, Node, Router}
+  alias AshAgent.Sessions.{Error, Node, Overview, Router}
 
   @own Options.schema([
          {:name, :atom, [required: true], "the name of the supervisor, the same on all nodes."},
@@ -265,6 +265,22 @@ defmodule AshAgent.Sessions do
     do: Router.ask(sessions, id, :find, &Session.cancel/1)
 
   @doc """
+  Pauses the running turn at its next step, see `AshAgent.Session.pause/1`. `resume/3` goes on with it.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Pausing, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Pausing, "c1", "Hi")
+      iex> AshAgent.Sessions.pause(Example.Pausing, "c1")
+      :ok
+  """
+  @doc since: "0.1.0"
+  @spec pause(sessions(), id()) :: :ok | {:error, Error.t()}
+  def pause(sessions, id) when is_server(sessions) and is_binary(id),
+    do: Router.ask(sessions, id, :find, &Session.pause/1)
+
+  @doc """
   Approves an undecided call, see `AshAgent.Session.approve/3`.
 
   ## Examples
@@ -411,6 +427,64 @@ defmodule AshAgent.Sessions do
   @spec list_sessions(sessions()) :: [pid()]
   def list_sessions(sessions) when is_atom(sessions) and sessions != nil,
     do: sessions |> Node.config!() |> Node.list_sessions()
+
+  @doc """
+  Returns `{:ok, rows}` with what the conversations of all nodes do, or `{:error, %AshAgent.Store.Error{}}`. Takes the name of sessions or
+  a store, of which it reads what was stored last, and claims nothing.
+
+  A row is a map:
+
+    * `:id`, `:status`, `:owner`, `:updated_at` - see `AshAgent.Store.Conversation`
+    * `:since`, `:age` - when its last turn began, and how many milliseconds ago that was
+    * `:iterations`, `:cost`, `:failures` - as in `AshAgent.Trace.Stored.list/2`
+    * `:failure` - the last one of `AshAgent.Context.Audit.failures/1`, without its `:message`, or `nil`
+    * `:calls` - the names of the tools whose calls wait for a decision
+    * `:prompts` - how many messages wait
+    * `:parked` - why the turn was given up or paused, or `nil`
+
+  If a conversation cannot be loaded, its row has the `:error` in words, and `nil` for what is not known.
+
+  ## Options
+
+  #{Options.docs(Overview.schema())}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Store.create(store, AshAgent.Context.new("Hello!", id: "c1"), status: :parked)
+      iex> {:ok, [row]} = AshAgent.Sessions.overview(store)
+      iex> {row.id, row.status, row.iterations, row.owner}
+      {"c1", :parked, 1, nil}
+  """
+  @doc since: "0.1.0"
+  @spec overview(sessions() | Store.t(), keyword()) :: {:ok, [map()]} | {:error, Store.Error.t()}
+  def overview(sessions_or_store, opts \\ []) do
+    opts = Options.validate!(opts, Overview.schema())
+    Overview.list(find_store(sessions_or_store), opts)
+  end
+
+  @doc """
+  Prints the rows of `overview/2`, a line for each, and returns `:ok` or its error. For a release:
+
+      bin/my_app rpc 'AshAgent.Sessions.print_overview(MyApp.Sessions)'
+
+  `mix ash_agent.sessions` prints the same, and also pauses, resumes and cancels turns. Characters that control a terminal are shown as
+  escapes.
+  """
+  @doc since: "0.1.0"
+  @spec print_overview(sessions() | Store.t(), keyword()) :: :ok | {:error, Store.Error.t()}
+  def print_overview(sessions_or_store, opts \\ []) do
+    with {:ok, rows} <- overview(sessions_or_store, opts),
+         do: Enum.each(rows, &IO.puts(Overview.line(&1)))
+  end
+
+  # Stores have names, too.
+  defp find_store(name) do
+    with true <- is_atom(name),
+         {:ok, config} <- Node.config(name),
+         do: config.store,
+         else: (_ -> name)
+  end
 
   @doc """
   Returns whether the node takes new prompts: it is started and not being drained. For readiness probes.

@@ -39,7 +39,12 @@ defmodule AshAgent.Toolbox do
   @enforce_keys [:name, :command]
   defstruct @enforce_keys ++
               [:description, parameters: @default_parameters, args: [], env: %{}] ++
-              [inherit_env: [], search_hints: [], max_output_bytes: @max_output_bytes]
+              [
+                inherit_env: [],
+                search_hints: [],
+                max_output_bytes: @max_output_bytes,
+                timeout: nil
+              ]
 
   @typedoc """
     * `name` - the tool's name for the model
@@ -51,6 +56,7 @@ defmodule AshAgent.Toolbox do
     * `inherit_env` - names of variables that the program gets from the VM besides the six above, or `true` for all
     * `search_hints` - words to find it by among many tools; the runtime does not use them
     * `max_output_bytes` - how much it may print; more is an error
+    * `timeout` - the time that a call of it in a run may take, instead of the run's `:tool_timeout`
   """
   @type t :: %__MODULE__{
           name: String.t(),
@@ -61,7 +67,8 @@ defmodule AshAgent.Toolbox do
           env: %{optional(String.t()) => String.t() | nil},
           inherit_env: [String.t()] | true,
           search_hints: [String.t()],
-          max_output_bytes: pos_integer()
+          max_output_bytes: pos_integer(),
+          timeout: timeout() | nil
         }
 
   # A fixed text: nothing is ever inserted into it. $1 separates the program's output from the text after it, $2 is tail, $3
@@ -96,7 +103,7 @@ defmodule AshAgent.Toolbox do
   Makes a toolbox from its fields, see `t:t/0`.
 
   `name` and `command` are required; `parameters` defaults to `%{"type" => "object"}`, `args`, `inherit_env` and `search_hints` to `[]`, `env` to
-  `%{}`, `max_output_bytes` to `1_000_000`. Raises `ArgumentError` for unknown, repeated, missing and wrong fields, without showing
+  `%{}`, `max_output_bytes` to `1_000_000`, `timeout` to `nil`. Raises `ArgumentError` for unknown, repeated, missing and wrong fields, without showing
   their values, which may be secrets.
 
   ## Examples
@@ -126,7 +133,8 @@ defmodule AshAgent.Toolbox do
       search_hints: [type: {:list, :string}],
       env: [type: {:custom, &env?/1}, type_doc: "a map of names to strings, or to nil"],
       inherit_env: inherited,
-      max_output_bytes: [type: :pos_integer]
+      max_output_bytes: [type: :pos_integer],
+      timeout: [type: {:or, [:milliseconds, nil]}, type_doc: "milliseconds or `:infinity`"]
     ]
   end
 

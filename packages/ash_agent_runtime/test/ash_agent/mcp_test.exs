@@ -230,7 +230,7 @@ defmodule AshAgent.MCPTest do
       session = start_supervised!({Session, llm: say("Hi."), tools: fn -> MCP.tools(mcp) end})
 
       assert {:error, %Runtime.Error{reason: reason}} = Session.prompt(session, "Hi")
-      assert reason == {:exit, {:failed, MCP.Error}}
+      assert {:tools_exception, :error, %MCP.Error{}} = reason
       Agent.update(down?, fn _ -> false end)
       assert Wait.until(fn -> match?({:ok, _}, Session.prompt(session, "Hi")) end, 60_000)
     end

@@ -124,6 +124,8 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Sessions, :deny} => [:sessions, "c1", "a", nil],
       {Sessions, :subscribe} => [:sessions, "c1"],
       {Sessions, :drain} => [:sessions],
+      {Sessions, :overview} => [store()],
+      {Sessions, :print_overview} => [store()],
       {MCP, :start_link} => [],
       {MCP, :tools} => [:mcp],
       {ToolExecutor, :execute_tools} => [[], %{}, %{}]

@@ -92,7 +92,8 @@ impl<'a> SpanWriter<'_, 'a> {
         Ok(())
     }
 
-    /// Writes a span for each failed request. If part of an answer came, the answer's span has the failure.
+    /// Writes a span for each failed request. If part of an answer came, the answer's span has the failure, and a tool's span that of
+    /// the tool.
     fn failures(
         &mut self,
         of: &Conversation<'_, 'a>,
@@ -101,7 +102,7 @@ impl<'a> SpanWriter<'_, 'a> {
     ) -> Result<(), Error> {
         let mut failures = self.trace.failures(iteration);
         for (position, failure) in failures.iter_mut().enumerate() {
-            if failure.is_part() {
+            if failure.is_part() || failure.is_function() {
                 continue;
             }
             if !self.options.messages {

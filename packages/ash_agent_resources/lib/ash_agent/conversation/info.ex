@@ -135,7 +135,10 @@ defmodule AshAgent.Conversation.Info do
           value != [],
           do: {name, value}
 
-    own = [llm: make(option(resource, :llm)), tools: tools(resource, record)]
+    # A function is called when a run begins, which keeps what goes wrong in it.
+    tools = fn -> tools(resource, record) end
+    tools = if is_function(option(resource, :tools)), do: tools, else: tools.()
+    own = [llm: make(option(resource, :llm)), tools: tools]
     option(resource, :options) |> Keyword.merge(given) |> Keyword.merge(own)
   end
 

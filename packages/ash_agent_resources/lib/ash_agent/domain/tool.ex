@@ -6,7 +6,7 @@ defmodule AshAgent.Domain.Tool do
   alias AshAgent.{Caller, Info, Options}
   alias AshAgent.Tools.Query
 
-  @options ~w(description load fields filter sort limit bulk repeat)a
+  @options ~w(description load fields filter sort limit bulk repeat timeout)a
 
   defstruct [:name, :resource, :action, :__identifier__, :__spark_metadata__] ++ @options
 

@@ -12,6 +12,7 @@ defmodule AshAgent.Resource.Tool do
     :description,
     :action,
     :function,
+    :timeout,
     :__identifier__,
     :__spark_metadata__,
     parameters: []
@@ -38,6 +39,7 @@ defmodule AshAgent.Resource.Tool do
 
   def definition(%{function: nil, action: {resource, name, opts}} = tool) do
     own = [name: to_string(tool.name), description: tool.description]
+    own = if tool.timeout, do: [timeout: tool.timeout] ++ own, else: own
     [definition] = Tools.actions(resource, [{name, opts ++ own}])
     {:ok, definition}
   rescue
@@ -48,16 +50,22 @@ defmodule AshAgent.Resource.Tool do
     with {:ok, shape} <- Shape.new(:map, fields: Enum.map(tool.parameters, &field/1)) do
       known = Enum.map(tool.parameters, fn {name, _spec} -> to_string(name) end)
 
+      cast = fn arguments ->
+        with :ok <- Action.check_known(Map.keys(arguments), known),
+             do: Shape.cast(shape, arguments)
+      end
+
       {:ok,
        %{
          name: tool.name,
          description: tool.description,
          parameters: shape.schema,
+         timeout: tool.timeout,
          function: fn arguments, tool_context ->
-           with :ok <- Action.check_known(Map.keys(arguments), known),
-                {:ok, arguments} <- Shape.cast(shape, arguments),
+           with {:ok, arguments} <- cast.(arguments),
                 do: call(tool.function, arguments, tool_context)
-         end
+         end,
+         check: fn arguments -> with {:ok, _cast} <- cast.(arguments), do: :ok end
        }}
     end
   end

@@ -35,6 +35,8 @@ defmodule AshAgent.Tools.Action do
       description: opts[:description] || description(resource, action),
       parameters: parameters(tool, key ++ inputs),
       repeat: opts[:repeat] || if(action.type == :read, do: :safe, else: :never),
+      timeout: opts[:timeout],
+      check: &check(tool, &1),
       function: fn arguments, tool_context -> call(tool, arguments, tool_context) end
     }
   end
@@ -74,13 +76,13 @@ defmodule AshAgent.Tools.Action do
               "give it a default, or make it public? true"
     end
 
-    Enum.flat_map(public, fn %{name: name, type: type} = input ->
+    Enum.flat_map(public, fn %{name: name, type: type, constraints: constraints} = input ->
       required? = Inputs.required?(action, input)
 
-      case Schema.of(type, input.constraints) do
+      case Schema.of(type, constraints) do
         {:ok, schema} ->
-          schema = Schema.put_description(schema, input)
-          [%{name: name, type: type, schema: schema, required?: required?}]
+          known = %{name: name, type: type, constraints: constraints, required?: required?}
+          [Map.put(known, :schema, Schema.put_description(schema, input))]
 
         {:error, :unwritable} ->
           if required?, do: unwritable!(resource, action, input), else: []
@@ -136,16 +138,40 @@ defmodule AshAgent.Tools.Action do
 
   ## A call
 
-  defp call(%{bulk: 1} = tool, arguments, tool_context) do
-    with {:ok, call} <- parse(tool, arguments), do: run(tool, call, tool_context)
+  defp call(tool, arguments, tool_context) do
+    case parse_calls(tool, arguments) do
+      {:ok, call} when is_map(call) -> run(tool, call, tool_context)
+      {:ok, calls} -> {:ok, %{"results" => Enum.map(calls, &one_of_many(tool, &1, tool_context))}}
+      error -> error
+    end
   end
 
   # All records are checked before anything is done.
-  defp call(tool, arguments, tool_context) do
-    with {:ok, records} <- records(tool, arguments),
-         {:ok, calls} <- parse_all(tool, records) do
-      {:ok, %{"results" => Enum.map(calls, &one_of_many(tool, &1, tool_context))}}
+  defp parse_calls(%{bulk: 1} = tool, arguments), do: parse(tool, arguments)
+
+  defp parse_calls(tool, arguments),
+    do: with({:ok, records} <- records(tool, arguments), do: parse_all(tool, records))
+
+  # Before anybody is asked whether the call may run. What is within others, and what depends on the actor or the record, comes later.
+  defp check(tool, arguments) do
+    with {:ok, calls} <- parse_calls(tool, arguments) do
+      wrong =
+        for %{input: input} <- List.wrap(calls),
+            {name, value} <- input,
+            not castable?(tool, name, value),
+            do: name
+
+      if wrong == [],
+        do: :ok,
+        else: {:error, Enum.map_join(Enum.uniq(wrong), "; ", &"#{&1}: is invalid")}
     end
+  end
+
+  defp castable?(_tool, _name, value) when is_map(value) or is_list(value), do: true
+
+  defp castable?(tool, name, value) do
+    %{type: type, constraints: constraints} = tool.names[to_string(name)]
+    match?({:ok, _value}, Ash.Type.cast_input(type, value, constraints))
   end
 
   defp one_of_many(tool, call, tool_context) do

@@ -31,6 +31,7 @@ defmodule AshAgent.Runtime.Error do
     * `{:llm_timeout, milliseconds}` - one answer of the model took longer than `:llm_timeout`
     * `{:llm_error, term}` - the model returned `{:error, term}`, or a response that was interrupted (`:interrupted`)
     * `{:llm_exception, kind, term}` - the model function raised (`:error` with the exception), threw or exited
+    * `{:tools_exception, kind, term}` - the function of `:tools` raised, threw or exited; the model was not asked
     * `{:invalid_answer, term}` - the model did not return an answer; the term is an exception or a string
     * `{:view_error, error}` - an enhancer of the option `:view` failed, an `AshAgent.Context.Error`; the model was not asked
     * `{:on_change_error, term}` - `:on_change` returned `{:error, term}`; it has not got this context
@@ -49,6 +50,7 @@ defmodule AshAgent.Runtime.Error do
       ended before they could store anything
     * `:cancelled` - `AshAgent.Session.cancel/1` was called
     * `:dropped` - the message waited when `AshAgent.Session.cancel/1` was called, and is not in the conversation
+    * `:parked` - `AshAgent.Session.pause/1` was called: the turn goes on when somebody resumes it
     * `:drained` - the session's node is being drained. Its last step is stored, and another session goes on with the turn
     * `{:exit, term}` - the process of the run was killed
   """
@@ -63,6 +65,7 @@ defmodule AshAgent.Runtime.Error do
           | {:llm_timeout, pos_integer()}
           | {:llm_error, term()}
           | {:llm_exception, :error | :exit | :throw, term()}
+          | {:tools_exception, :error | :exit | :throw, term()}
           | {:invalid_answer, Exception.t() | String.t()}
           | {:view_error, Context.Error.t()}
           | {:on_change_error, term()}
@@ -75,6 +78,7 @@ defmodule AshAgent.Runtime.Error do
           | {:max_resumes_exceeded, pos_integer()}
           | :cancelled
           | :dropped
+          | :parked
           | :drained
           | {:exit, term()}
 
@@ -156,6 +160,12 @@ defmodule AshAgent.Runtime.Error do
   defp describe({:llm_exception, _kind, reason}),
     do: "the model function exited with " <> short(reason)
 
+  defp describe({:tools_exception, :error, error}) when is_exception(error),
+    do: "the function of :tools raised #{inspect(error.__struct__)}: " <> Exception.message(error)
+
+  defp describe({:tools_exception, kind, _reason}),
+    do: "the function of :tools failed (#{kind}), so the model was not asked"
+
   defp describe({:invalid_answer, error}) when is_exception(error),
     do: "the model's answer cannot be stored: " <> Exception.message(error)
 
@@ -229,6 +239,9 @@ defmodule AshAgent.Runtime.Error do
     "the turn before was cancelled, so the message, which waited, was dropped and is not in the conversation. Send it again, or start " <>
       "the session with when_cancelled: :go_on"
   end
+
+  defp describe(:parked),
+    do: "the turn was paused after its last step; AshAgent.Session.resume/2 goes on with it"
 
   defp describe(:drained),
     do:

@@ -29,7 +29,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
   | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
-  | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id` |
+  | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id`; `repairs` if there were any |
   | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
@@ -42,12 +42,14 @@ defmodule AshAgent.Runtime.Events do
   are not streamed have no deltas and no `time_to_first_token`. `cost` is in 10^-12 US dollars, and only known with `:prices`. `finish_reason` is a
   `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied` or
   `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
-  `AshAgent.Session`; a call that runs without a decision has no such event. A pause comes right before the end of its run
+  `AshAgent.Session`; a call that runs without a decision has no such event. `repairs` is a list of `t:AshAgent.Output.repair/0`: what was
+  repaired in the arguments, and where. A pause comes right before the end of its run
   and counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
 
-  For a tool that raised, the function also gets the `exception` in the metadata, as a function that returns it, since its message
+  A tool that raised is logged with its stack trace, and kept with its module, function and line in
+  `AshAgent.Context.Audit.failures/1`. The function also gets the `exception` in the metadata, as a function that returns it, since its message
   may contain a secret and metadata get logged.
 
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.Audit.failures/1`, and its `status` that of HTTP;
@@ -188,11 +190,57 @@ defmodule AshAgent.Runtime.Events do
 
   @doc false
   # Adds the conversation that the process works for.
-  def log_failure(words, stacktrace \\ []) do
+  def log_failure(words, stacktrace \\ []),
+    do: log_with(words, "\n" <> (stacktrace |> prune() |> Exception.format_stacktrace()))
+
+  defp log_with(words, place) do
     id = AshAgent.Trace.Caller.conversation()
-    trace = stacktrace |> prune() |> Exception.format_stacktrace()
-    Logger.error("#{words}#{if id, do: " in the conversation #{inspect(id)}"}\n" <> trace)
+    Logger.error("#{words}#{if id, do: " in the conversation #{inspect(id)}"}" <> place)
   end
+
+  @doc false
+  # A function of the application that failed, for the log.
+  def log_raised({kind, reason, stacktrace}, name),
+    do:
+      log_with(
+        "#{name} failed (#{kind}, #{inspect(label(kind, reason))})",
+        " " <> find_place(stacktrace)
+      )
+
+  @doc false
+  # The same as the conversation keeps it: where it was, and nothing of what it had.
+  def describe_raised(part, {kind, reason, stacktrace}, about) do
+    place = find_place(stacktrace)
+
+    own =
+      if is_struct(reason, AshAgent.MCP.Error), do: ": " <> Exception.message(reason), else: ""
+
+    failure = if own == "", do: :invalid_response, else: :unreachable
+    code = error_type(kind, label(kind, reason))
+    %{kind: failure, part: part, code: code, message: about <> place <> own}
+  end
+
+  # The application's code is what called that of others.
+  @others [:elixir, :stdlib, :kernel, :ash_agent_context, :ash_agent_runtime]
+
+  defp find_place(stacktrace) do
+    own? = fn entry ->
+      tuple_size(entry) == 4 and elem(entry, 3)[:line] != nil and
+        Application.get_application(elem(entry, 0)) not in @others
+    end
+
+    stacktrace = prune(stacktrace)
+
+    case Enum.find(stacktrace, List.first(stacktrace), own?) do
+      nil -> "at an unknown place"
+      entry -> "at " <> Exception.format_stacktrace_entry(entry)
+    end
+  end
+
+  @doc false
+  # A thrown value is data, and an exit's word says little without its kind.
+  def error_type(:error, exception), do: inspect(exception)
+  def error_type(kind, _label), do: to_string(kind)
 
   @doc false
   # Distinguishes failures without disclosing their words.
@@ -214,7 +262,10 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   # The kind and the label of the reason of an `AshAgent.Runtime.Error`.
   def failure({timeout, _}) when timeout in [:timeout, :llm_timeout], do: {:timeout, timeout}
-  def failure({:llm_exception, kind, reason}), do: {kind, label(kind, reason)}
+
+  def failure({who, kind, reason}) when who in [:llm_exception, :tools_exception],
+    do: {kind, label(kind, reason)}
+
   def failure({reason, _}), do: {:error, reason}
   def failure(reason), do: {:error, reason}
 

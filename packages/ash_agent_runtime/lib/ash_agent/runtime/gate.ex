@@ -7,7 +7,7 @@ defmodule AshAgent.Runtime.Gate do
   # that they leave undecided is denied.
 
   alias AshAgent.Deadline
-  alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolArguments, ToolExecutor}
 
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
@@ -40,17 +40,32 @@ defmodule AshAgent.Runtime.Gate do
   `{:refused, call}` if no tool can take it, `{:deny, by, reason}`, or `:timeout`.
   """
   def decide(%__MODULE__{} = gate, call, env) do
+    # A model of the application's own may give its calls other keys.
+    call = Map.delete(call, :repairs)
+
     with :ok <- permit(gate, call, env),
-         :ok <- check_arguments(ToolExecutor.find(env.tools, call.name), call),
-         :ok <- check_arguments(Tool.arguments(call.arguments), call),
-         {:ok, call} <- prepare(gate, call, env),
-         :ok <- check_arguments(ToolExecutor.check(env.tools, call), call),
-         do: if(recall?(call, env), do: {:run, call}, else: approve(gate, call, env))
+         {:ok, tool} <- ToolExecutor.find(env.tools, call.name),
+         {:ok, _arguments} <- Tool.arguments(call.arguments),
+         # A hook may give what the model left out.
+         fitted = ToolArguments.fit(tool, call),
+         shown = if(match?({:ok, _call}, fitted), do: elem(fitted, 1), else: call),
+         :ok <- permit_change(gate, call, shown, env),
+         {:ok, changed} <- prepare(gate, shown, env),
+         fitted = if(changed === shown, do: fitted, else: ToolArguments.fit(tool, changed)),
+         {:ok, ready} <- with({:error, _words} <- fitted, do: {:refused, changed}),
+         :ok <- permit_change(gate, shown, ready, env) do
+      # An approval of the arguments before their repair is one of the repaired.
+      approved = if changed === shown, do: [ready, call], else: [ready]
+      if tool.recall?, do: {:run, ready}, else: approve(gate, ready, approved, env)
+    else
+      {:error, _words} -> {:refused, call}
+      decided -> decided
+    end
   end
 
-  defp check_arguments({:ok, _tool_or_arguments}, _call), do: :ok
-  defp check_arguments({:ok, _tool, _arguments}, _call), do: :ok
-  defp check_arguments({:error, _words}, call), do: {:refused, call}
+  # Only arguments that the rules allow get to a tool, whoever wrote them.
+  defp permit_change(_gate, call, call, _env), do: :ok
+  defp permit_change(gate, _call, changed, env), do: permit(gate, changed, env)
 
   defp permit(%{permissions: permissions}, call, env) do
     cond do
@@ -82,12 +97,7 @@ defmodule AshAgent.Runtime.Gate do
 
   defp prepare(gate, call, env) do
     before = fn -> before(gate.before, call, env.tool_context) end
-    reply = isolate(env, env.timeout, :before_tool, before)
-
-    # Only arguments that the rules allow get to a tool, whoever wrote them.
-    with {:ok, changed} when changed !== call <- reply,
-         :ok <- permit(gate, changed, env),
-         do: {:ok, changed}
+    isolate(env, env.timeout, :before_tool, before)
   end
 
   defp before(hooks, call, tool_context) do
@@ -115,13 +125,15 @@ defmodule AshAgent.Runtime.Gate do
     end
   end
 
-  defp approve(_gate, call, %{approved?: approved?}) when is_function(approved?, 1) do
-    if approved?.(call.arguments), do: {:run, call}, else: {:deny, :approval, @others}
+  defp approve(_gate, call, approved, %{approved?: approved?}) when is_function(approved?, 1) do
+    if Enum.any?(approved, &approved?.(&1.arguments)),
+      do: {:run, call},
+      else: {:deny, :approval, @others}
   end
 
-  defp approve(%{approval: :auto}, call, _env), do: {:run, call}
+  defp approve(%{approval: :auto}, call, _approved, _env), do: {:run, call}
 
-  defp approve(%{approval: approval}, call, env) do
+  defp approve(%{approval: approval}, call, _approved, env) do
     isolate(env, :infinity, :approval, fn ->
       case guard(:approval, fn -> approval.(call, env.tool_context) end) do
         {:returned, :approve} -> {:approve, call}

@@ -15,6 +15,7 @@ defmodule AshAgent.Runtime.Loop do
       with {:ok, run} <- check_price(run),
            {:ok, run} <- run |> note_beginning() |> Run.check(),
            {:ok, run} <- begin_journal(run),
+           {:ok, run} <- check_tools(run),
            {:ok, run} <- finish_turn(run),
            do: iterate(run)
 
@@ -47,6 +48,19 @@ defmodule AshAgent.Runtime.Loop do
 
     if context == run.context, do: run, else: Run.put_context(run, context)
   end
+
+  # Without its tools, the model would answer something else.
+  defp check_tools(%{tools_raised: {kind, reason, _stacktrace} = raised} = run) do
+    if run.pending == [] and run.answered? do
+      {:ok, run}
+    else
+      failure = Events.describe_raised("tools", raised, "the function of :tools, ")
+      run = Run.put_context(run, Context.Audit.add_failure(run.context, failure))
+      {:stop, run, {:failed, {:tools_exception, kind, reason}}}
+    end
+  end
+
+  defp check_tools(run), do: {:ok, run}
 
   # The beginning of the run is stored before it does anything.
   defp begin_journal(%{journal: nil} = run), do: {:ok, run}
@@ -109,11 +123,15 @@ defmodule AshAgent.Runtime.Loop do
     do: opts[:output] != nil or not Context.outline(context).answered?
 
   defp iterate(run) do
-    with {:ok, run} <- run |> Run.add_messages() |> TypedAnswer.begin_attempt() |> Run.check(),
+    with {:ok, run} <- run |> Run.add_messages() |> check_pause(),
+         {:ok, run} <- run |> TypedAnswer.begin_attempt() |> Run.check(),
          {:ok, run} <- check_limits(run),
          {:ok, run} <- run_iteration(run, &ask_and_execute/1),
          do: iterate(run)
   end
+
+  defp check_pause(%{paused?: true} = run), do: {:stop, run, {:failed, :parked}}
+  defp check_pause(run), do: {:ok, run}
 
   # The context counts from the conversation's first iteration. A turn has used its iterations when the current one is after
   # the last of them.

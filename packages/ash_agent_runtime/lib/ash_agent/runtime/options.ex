@@ -11,7 +11,7 @@ defmodule AshAgent.Runtime.Options do
             {:tools, {:or, [:map, :list, {:fun, 0}]},
              [type_doc: "a map, a list, or a function of arity 0", default: %{}],
              "see `AshAgent.Runtime.Tool`. A function is called when a run begins, for tools that change while a session lives; if " <>
-               "it raises, so does the run."},
+               "it fails, the run ends with `{:tools_exception, kind, term}`."},
             {:output, :any, [type_doc: "a type of `AshAgent.Output`"],
              "the type of the answer. The result's `output` is a value of it, see above. Defaults to text."},
             {:output_mode, {:in, [:auto, :native, :tool, :text]}, [default: :auto],
@@ -72,6 +72,8 @@ defmodule AshAgent.Runtime.Options do
             {:max_attempts, :pos_integer, [default: 3],
              "how often a call may be started when each attempt ends with its machine, see \"Calls that may be repeated\" in " <>
                "`AshAgent.Runtime.Tool`. After that its outcome is unknown, or a person is asked."},
+            {:check_arguments, :boolean, [default: true],
+             "whether the arguments of calls are checked against the schemas of their tools, and repaired, see `AshAgent.Runtime.Tool`."},
             {:exception_messages, :boolean, [default: false],
              "whether the model reads the message of an exception that a tool raised, and not its module alone. Messages hold " <>
                "what was at hand, such as addresses with passwords. `:on_event` gets the exception either way."},

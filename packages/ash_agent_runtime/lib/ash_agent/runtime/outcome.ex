@@ -6,11 +6,12 @@ defmodule AshAgent.Runtime.Outcome do
   #   * `status` - `:ok`, `:error`, or `:halt` when the tool ends the run
   #   * `term` - the result, or the reason of an error
   #   * `error_type` - the kind of an error, such as an exception's module, for those who look
+  #   * `raised` - `{kind, reason, stacktrace}` of a function that failed, which the model does not read
   #   * `metadata` - `{key, term}` to store with the result, from a sub-agent
   #   * `contexts` - the conversation of a sub-agent and of those that worked for it
   #   * `cost` - the cost of these conversations
   @enforce_keys [:status, :term]
-  defstruct [:status, :term, :error_type, :metadata, contexts: [], cost: 0]
+  defstruct [:status, :term, :error_type, :raised, :metadata, contexts: [], cost: 0]
 
   @doc "Returns the result as it is added to a context."
   def result(%__MODULE__{status: :halt, term: term}), do: {:ok, term}

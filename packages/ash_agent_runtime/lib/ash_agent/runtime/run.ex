@@ -15,6 +15,7 @@ defmodule AshAgent.Runtime.Run do
   #
   #   * `llm`, `model` - the model, and its name or `nil`
   #   * `tools`, `offered_tools` - the tools that the permissions offer, by name, and in the form for the model
+  #   * `tools_raised` - how the function that lists the tools failed, or `nil`
   #   * `tool_context`, `tool_timeout`, `max_concurrency`, `max_attempts`, `exception_messages`, `supervisor`,
   #     `scope` - how tools run
   #   * `gate`, `bounds`, `underway` - permissions and hooks, and what is shared with sub-agents: the limits, and the table of
@@ -41,6 +42,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `earlier` - the attempts of pending calls that were started before this run, by the ids of the calls
   #   * `refused` - the error of the application or the store that takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
+  #   * `paused?` - true if somebody has paused the turn, so that it goes no further than to its next step
   #   * `noted?` - true if the context has the inputs of requests beside messages
   #   * `requested_at` - the time of the request to the model, in microseconds since 1970
   #   * `last` - the last message of the iteration that the run began with, or `nil`
@@ -58,10 +60,10 @@ defmodule AshAgent.Runtime.Run do
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :underway, :events, :supervisor]
-  @own ~w(model tools offered_tools tool_context scope outermost? given? first_iteration deadline)a ++
-         ~w(stream? watch view prices next_messages journal output)a
+  @own ~w(model tools tools_raised offered_tools tool_context scope outermost? given? first_iteration)a ++
+         ~w(deadline stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
-           [fresh?: false, noted?: false, earlier: %{}, call_notes: [], called: 0] ++
+           [fresh?: false, noted?: false, paused?: false, earlier: %{}, call_notes: [], called: 0] ++
            [asked_again: 0] ++
            [iterations: 0, usage: %{}, sub_agents: []]
   defstruct @enforce_keys ++ @options ++ @opening ++ @own ++ @state
@@ -77,7 +79,8 @@ defmodule AshAgent.Runtime.Run do
   def new(context, opening, events, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    {tools, output, offered} = offer(opts, gate)
+    {given, tools_raised} = load_tools(opts[:tools])
+    {tools, output, offered} = opts |> Keyword.put(:tools, given) |> offer(gate)
     output = TypedAnswer.count_retries(output, context, opening.last)
     context = Recall.put_handles(context, opening.recall?, tools)
 
@@ -93,7 +96,8 @@ defmodule AshAgent.Runtime.Run do
     own = %{
       context: context,
       model: LLM.model_name(opts[:llm]),
-      tools: ToolExecutor.by_name(tools),
+      tools: ToolExecutor.by_name(tools, opts[:check_arguments]),
+      tools_raised: tools_raised,
       offered_tools: offered,
       output: output,
       tool_context: ToolExecutor.tool_context(opts[:runtime_context] || %{}),
@@ -123,7 +127,9 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Returns the tools of a run with these options, the typed answer that it asks for, and the tools that its model is offered."
   def offer(opts, gate) do
-    tools = opts[:tools] |> load_tools() |> Shape.add_tool(opts[:view])
+    tools = opts[:tools]
+    tools = if is_function(tools, 0), do: Tool.new(tools.()), else: tools
+    tools = Shape.add_tool(tools, opts[:view])
     tools = Enum.filter(tools, &offer?(gate, &1))
     output = Output.new(opts, tools)
     offered = Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))
@@ -132,8 +138,17 @@ defmodule AshAgent.Runtime.Run do
 
   defp offer?(gate, tool), do: tool.recall? or Gate.offer?(gate, tool.name)
 
-  defp load_tools(function) when is_function(function, 0), do: Tool.new(function.())
-  defp load_tools(tools), do: tools
+  # The tools, and how the function that lists them failed.
+  defp load_tools(function) when is_function(function, 0) do
+    {Tool.new(function.()), nil}
+  catch
+    kind, reason ->
+      raised = {kind, Exception.normalize(kind, reason, __STACKTRACE__), __STACKTRACE__}
+      Events.log_raised(raised, "the function of :tools")
+      {[], raised}
+  end
+
+  defp load_tools(tools), do: {tools, nil}
 
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do
@@ -190,6 +205,9 @@ defmodule AshAgent.Runtime.Run do
     case run.next_messages.() do
       [] ->
         run
+
+      :pause ->
+        %{run | paused?: true}
 
       messages ->
         add = &Authority.add_message(&2, &1.input, metadata: &1.metadata)
@@ -272,9 +290,13 @@ defmodule AshAgent.Runtime.Run do
 
   # The answer so far is stored even if the run fails. The reason stays that of the failure.
   def reply(run, {:failed, reason}) do
-    run = if match?({:store_error, _}, reason), do: run, else: flush(run, :idle)
+    run = store_end(run, reason)
     {:error, struct!(Error, Map.put(facts(run), :reason, reason))}
   end
+
+  defp store_end(run, {:store_error, _reason}), do: run
+  defp store_end(run, :parked), do: flush(run, :parked, %{parked: %{reason: :paused}})
+  defp store_end(run, _reason), do: flush(run, :idle)
 
   defp result(run, status, output) do
     own = %{status: status, output: output, finish_reason: run.finish_reason}

@@ -74,7 +74,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   @passed ~w(output output_mode max_retries hide_retries allowed_tools permission_rules)a ++
             ~w(max_iterations llm_timeout tool_timeout max_concurrency stream view summarize)a ++
-            ~w(request_notes on_event on_change on_change_bytes on_change_interval)a
+            ~w(request_notes check_arguments on_event on_change on_change_bytes on_change_interval)a
 
   @schema AshAgent.Options.schema([
             {:name, {:or, [:string, :atom]}, [required: true], "the tool's name for the model."},
@@ -119,7 +119,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   It also takes `:output`, `:output_mode`, `:max_retries` and `:hide_retries`, so that the parent's tool has a typed result, and
   `:permission_rules`, `:before_tool`, `:after_tool`, `:approval`, `:allowed_tools`, `:max_iterations`, `:llm_timeout`,
-  `:tool_timeout`, `:max_concurrency`, `:stream`, `:view`, `:summarize`, `:request_notes`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
+  `:tool_timeout`, `:max_concurrency`, `:stream`, `:view`, `:summarize`, `:request_notes`, `:check_arguments`, `:on_event`, `:on_change`, `:on_change_bytes` and `:on_change_interval` for the child, as
   in `AshAgent.Runtime.run/2`.
 
   Raises `ArgumentError` for unknown and wrong options.

@@ -9,7 +9,8 @@ defmodule AshAgent.Runtime.Tool do
 
     * a function that takes the call's arguments, or the arguments and the tool context
     * `{module, function}` with one of these arities
-    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, `:repeat`, and `:returns`
+    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, `:timeout`, `:repeat`, and
+      `:returns`. A map with another key is refused
     * an `AshAgent.Toolbox`
 
   In a list, each element is `{name, definition}`, or a map, struct or toolbox with a `:name`.
@@ -24,7 +25,29 @@ defmodule AshAgent.Runtime.Tool do
       iex> {tool.name, tool.description}
       {"weather", "The weather of a city"}
 
+  `:timeout` is the time that one call may take, in milliseconds or `:infinity`. It replaces the `:tool_timeout` of the run.
+
   `:returns` is a type of `AshAgent.Output`. A result that does not fit it does not reach the model, which reads what is wrong with it instead.
+
+  ## Arguments
+
+  The arguments of a call are checked against `:parameters` before hooks, approval functions and the tool see them. What is as the model
+  meant it is repaired: a number, a boolean, a list or an object that was written as a text, an integer with a point, and `null` for a
+  parameter that may be left out. The call then has `:repairs`, a list of `t:AshAgent.Output.repair/0`, for the approval function and the
+  hooks, and so do the metadata of `[:ash_agent, :runtime, :tool, :start]` and of the message with the result. Anything else that does not
+  fit does not reach the tool: the model reads what is wrong, with its path.
+
+      iex> parameters = %{type: :object, properties: %{seats: %{type: :integer}}, required: [:seats]}
+      iex> book = %{function: fn %{"seats" => seats} -> {:ok, seats} end, parameters: parameters}
+      iex> calls = for {id, seats} <- [{"a", "2"}, {"b", 2.5}], do: %{id: id, name: :book, arguments: %{"seats" => seats}}
+      iex> AshAgent.Runtime.ToolExecutor.execute_tools(calls, %{book: book}, %{})
+      [
+        %{id: "a", result: {:ok, 2}},
+        %{id: "b", result: {:error, "the arguments do not fit the tool's schema: /seats: expected an integer, got a number"}}
+      ]
+
+  A schema with a keyword that cannot be checked, such as one of an MCP server, lets all arguments pass that have the required parameters; a
+  warning in the log says so once. `check_arguments: false` of the run lets all of them pass for all tools.
 
   ## Calls that may be repeated
 
@@ -40,17 +63,18 @@ defmodule AshAgent.Runtime.Tool do
 
   use AshAgent.Arguments
 
+  alias AshAgent.Runtime.ToolArguments
   alias AshAgent.{Toolbox, ToolDefinition}
 
   @enforce_keys [:name, :run]
   defstruct @enforce_keys ++
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
-              [repeat: :never, recall?: false]
+              [repeat: :never, recall?: false, schema: nil]
 
-  # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
+  # `schema` has the parameters and what they were compiled to, or a function that checks arguments, see AshAgent.Runtime.ToolArguments. With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict.
-  @typedoc "A tool. `run`, `timeout`, `grace` and `recall?` are private."
+  @typedoc "A tool. `run`, `grace`, `recall?` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -59,7 +83,8 @@ defmodule AshAgent.Runtime.Tool do
           timeout: timeout() | nil,
           grace: non_neg_integer(),
           repeat: repeat(),
-          recall?: boolean()
+          recall?: boolean(),
+          schema: {map(), reference() | nil} | (map() -> :ok | {:error, String.t()}) | nil
         }
 
   @typedoc "The choices for a call whose outcome is unknown, see above."
@@ -79,9 +104,9 @@ defmodule AshAgent.Runtime.Tool do
               required(:function) => callable(),
               optional(:description) => String.t() | nil,
               optional(:parameters) => map() | nil,
+              optional(:timeout) => timeout() | nil,
               optional(:repeat) => repeat(),
-              optional(:returns) => AshAgent.Output.spec(),
-              optional(atom()) => term()
+              optional(:returns) => AshAgent.Output.spec()
             }
   @type definitions ::
           %{optional(atom() | String.t()) => definition()}
@@ -100,20 +125,25 @@ defmodule AshAgent.Runtime.Tool do
   @doc since: "0.1.0"
   @spec new(definitions()) :: [t()]
   def new(definitions),
-    do: for({tool, definition} <- ToolDefinition.read(definitions), do: tool(tool, definition))
+    do:
+      for(
+        {tool, definition} <- ToolDefinition.read(definitions),
+        do: tool |> tool(definition) |> ToolArguments.compile()
+      )
 
   defp tool(described, %__MODULE__{} = tool), do: %{tool | name: described.name}
 
   defp tool(described, %Toolbox{} = toolbox) do
     # The executor's timeout kills the process that runs it, and the program with it.
     run = fn arguments, _tool_context -> Toolbox.run(toolbox, arguments, timeout: :infinity) end
-    tool(described, run, :never)
+    %{tool(described, run, :never) | timeout: toolbox.timeout}
   end
 
   defp tool(%{name: name} = described, %{function: function} = definition) do
     repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
     run = function |> run(name) |> check_result(Map.get(definition, :returns))
-    tool(described, run, repeat)
+    timeout = definition |> Map.get(:timeout) |> timeout!(name)
+    %{tool(described, run, repeat) | timeout: timeout, schema: Map.get(definition, :check)}
   end
 
   defp tool(described, function), do: tool(described, run(function, described.name), :never)
@@ -154,6 +184,16 @@ defmodule AshAgent.Runtime.Tool do
   defp repeat!(_other, name) do
     AshAgent.Caller.refuse!(
       "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+    )
+  end
+
+  defp timeout!(timeout, _name)
+       when timeout in [nil, :infinity] or (is_integer(timeout) and timeout > 0),
+       do: timeout
+
+  defp timeout!(_other, name) do
+    AshAgent.Caller.refuse!(
+      "expected :timeout of the tool #{inspect(name)} to be milliseconds or :infinity"
     )
   end
 

@@ -259,7 +259,8 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   defp run_tools(batch) do
-    settings = batch.run |> Run.tool_settings() |> Map.put(:over?, &(&1.run.refused != nil))
+    own = %{over?: &(&1.run.refused != nil), checked?: &match?({_index, :called}, &1)}
+    settings = batch.run |> Run.tool_settings() |> Map.merge(own)
     settings = if batch.run.journal, do: Map.put(settings, :write, &write/1), else: settings
     {state, batch} = ToolExecutor.execute(batch.ready, settings, batch, &add_outcome/4)
 
@@ -291,7 +292,11 @@ defmodule AshAgent.Runtime.ToolCalls do
     about =
       if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
 
-    context = add_result(run.context, call.id, result, outcome.metadata, about)
+    repairs = for {:repairs, repairs} <- call, do: {:repairs, repairs}
+    notes = List.wrap(outcome.metadata) ++ repairs
+
+    context =
+      run.context |> note_failure(call, outcome) |> add_result(call.id, result, notes, about)
 
     run =
       run
@@ -320,6 +325,14 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp tell_stopped(result, _outcome), do: result
 
+  # The model reads no more than that it failed.
+  defp note_failure(context, _call, %{raised: nil}), do: context
+
+  defp note_failure(context, call, %{raised: raised}) do
+    about = "the tool #{inspect(Tool.name(call.name))}, "
+    Context.Audit.add_failure(context, Events.describe_raised("tool", raised, about))
+  end
+
   defp note_outcome(%{journal: nil} = run, _call, _status, _times), do: run
 
   defp note_outcome(run, call, status, %{started_at: started_at, ended_at: ended_at}) do
@@ -331,9 +344,9 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   # `about` has the times of the tool, if one has run, and the kind of its error.
-  defp add_result(context, id, result, metadata \\ nil, about \\ %{}) do
-    opts = with {key, note} <- metadata, do: Underway.add_notes(context, key, %{id => note})
-    opts = opts || []
+  defp add_result(context, id, result, notes \\ [], about \\ %{}) do
+    notes = for {key, note} <- notes, into: %{}, do: {key, %{id => note}}
+    opts = Underway.add_notes(context, notes)
     result = Map.merge(about, %{id: id, result: result})
 
     try do

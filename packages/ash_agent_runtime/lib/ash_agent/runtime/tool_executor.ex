@@ -25,8 +25,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
   ## Failures
 
   The result is `{:error, words}`, with words for the model, if the tool is unknown, if the arguments are not a JSON
-  object or lack a parameter that the schema requires, and if the tool raises, throws, exits or times out. In a run, the result of
-  a call that timed out says that nobody knows its outcome. Calls are
+  object or do not fit the tool's schema, see `AshAgent.Runtime.Tool`, and if the tool raises, throws, exits or times out. In a run,
+  the result of a call that timed out says that nobody knows its outcome. Calls are
   matched to tools by the text of the name; a name that a model wrote never becomes an atom.
 
   ## The tool context
@@ -43,12 +43,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
   """
 
   alias AshAgent.{Deadline, Options}
-  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool, Underway}
+  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool, ToolArguments, Underway}
   alias AshAgent.Trace.Caller
 
   @schema Options.schema([
             {:timeout, :milliseconds, [default: 60_000], "the time that each call may take."},
             {:max_concurrency, :pos_integer, [default: 8], "how many calls may run at a time."},
+            {:check_arguments, :boolean, [default: true],
+             "whether arguments are checked against the schemas of the tools."},
             {:exception_messages, :boolean, [default: false],
              "whether results have the messages of exceptions, and not their modules alone."},
             {:on_event, {:or, [{:fun, 1}, {:fun, 3}, nil]},
@@ -90,7 +92,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
       opts
       |> Keyword.take([:timeout, :max_concurrency, :exception_messages])
       |> Enum.into(%{
-        tools: tool_definitions |> Tool.new() |> by_name(),
+        tools: tool_definitions |> Tool.new() |> by_name(opts[:check_arguments]),
         tool_context: tool_context(runtime_context),
         deadline: :infinity,
         events: Events.new(opts),
@@ -113,7 +115,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   @doc false
-  def by_name(tools), do: Map.new(tools, &{&1.name, &1})
+  # Without their schemas if nobody wants the arguments to be checked.
+  def by_name(tools, check?),
+    do: Map.new(tools, &{&1.name, if(check?, do: &1, else: ToolArguments.uncheck(&1))})
 
   @doc false
   def tool_context(runtime_context),
@@ -161,10 +165,13 @@ defmodule AshAgent.Runtime.ToolExecutor do
   # While calls run, `settings.write`, when given, gets the accumulator with the outcomes that have come, and returns it: a few
   # milliseconds after the first of them, so that those that come together are one write.
   #
+  # `settings.checked?`, when given, tells by the key whether the arguments of a call were checked before.
+  #
   # Returns `{:done, acc}`, or `{:timeout, acc}` when the deadline has passed or when `settings.over?`, when given, returns
   # true for the accumulator; nothing runs any more then.
   def execute(calls, settings, acc, fun) do
-    settings = Map.merge(%{over?: fn _acc -> false end, write: nil}, settings)
+    defaults = %{over?: fn _acc -> false end, checked?: fn _key -> false end, write: nil}
+    settings = Map.merge(defaults, settings)
     run(%State{waiting: calls, settings: settings, fun: fun, acc: acc, pause: @pause})
   end
 
@@ -278,16 +285,17 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   ## One call
 
-  defp start(%{settings: settings} = state, {call, _key} = keyed) do
+  defp start(%{settings: settings} = state, {call, key} = keyed) do
     id = Tool.field(call, :id)
     metadata = %{tool: Tool.name(Tool.field(call, :name)), tool_call_id: id}
     size = Events.bytes(Tool.field(call, :arguments))
     started = Events.put_system_time(%{arguments_bytes: size})
-    Events.emit(settings.events, [:tool, :start], started, metadata)
+    checked = check(settings, call, key)
+    Events.emit(settings.events, [:tool, :start], started, put_repairs(metadata, checked))
     entry = %{keyed: keyed, started: System.monotonic_time(), metadata: metadata}
 
-    case check(settings.tools, call) do
-      {:ok, tool, arguments} ->
+    case checked do
+      {:ok, tool, arguments, _call} ->
         timeout = tool.timeout || settings.timeout
         {channel, progress} = Progress.open()
 
@@ -312,19 +320,26 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
+  defp put_repairs(metadata, {:ok, _tool, _arguments, %{repairs: repairs}}),
+    do: Map.put(metadata, :repairs, repairs)
+
+  defp put_repairs(metadata, _checked), do: metadata
+
   defp tool_context(%{keys: keys, tool_context: tool_context}, id) when is_map_key(keys, id),
     do: Map.put(tool_context, :idempotency_key, keys[id])
 
   defp tool_context(settings, _id), do: settings.tool_context
 
-  @doc false
-  # The tool that can take a call, and the arguments as a map.
-  def check(tools, call) do
-    with {:ok, tool} <- find(tools, Tool.field(call, :name)),
+  # The tool that can take a call, and the call as the tool gets it. Those of a run were checked before they were decided about.
+  defp check(settings, call, key) do
+    with {:ok, tool} <- find(settings.tools, Tool.field(call, :name)),
+         {:ok, call} <- if(settings.checked?.(key), do: {:ok, call}, else: fit(tool, call)),
          {:ok, arguments} <- Tool.arguments(Tool.field(call, :arguments)),
-         :ok <- check_required(tool, arguments),
-         do: {:ok, tool, arguments}
+         do: {:ok, tool, arguments, call}
   end
+
+  defp fit(tool, call),
+    do: ToolArguments.fit(tool, %{arguments: Tool.field(call, :arguments)})
 
   @doc false
   # Runs a function of the application to a term that says how it ended.
@@ -349,19 +364,6 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  defp check_required(tool, arguments) do
-    case Tool.missing(tool, arguments) do
-      [] ->
-        :ok
-
-      [name] ->
-        {:error, "the required argument #{inspect(name)} is missing"}
-
-      names ->
-        {:error, "the required arguments #{Enum.map_join(names, ", ", &inspect/1)} are missing"}
-    end
-  end
-
   defp outcome({:returned, value}, entry, settings) do
     outcome = read_outcome(value)
     size = Events.bytes(outcome.term)
@@ -375,11 +377,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
     private = if kind == :error, do: %{exception: fn -> reason end}, else: %{}
     label = Events.label(kind, reason)
     emit_exception(entry, settings, kind, label, stacktrace, private)
+    raised = if stacktrace != [], do: {kind, reason, stacktrace}
+    if raised, do: Events.log_raised(raised, "the tool " <> inspect(entry.metadata.tool))
 
     %Outcome{
       status: :error,
       term: words(kind, reason, settings[:exception_messages]),
-      error_type: error_type(kind, label)
+      error_type: Events.error_type(kind, label),
+      raised: raised
     }
   end
 
@@ -395,10 +400,6 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   defp read_outcome(:error), do: %Outcome{status: :error, term: "the tool failed"}
   defp read_outcome(value), do: %Outcome{status: :ok, term: value}
-
-  # A thrown value is data, and an exit's word says little without its kind.
-  defp error_type(:error, exception), do: inspect(exception)
-  defp error_type(kind, _label), do: to_string(kind)
 
   defp emit_exception(entry, settings, kind, reason, stacktrace, private \\ %{}) do
     failure = %{kind: kind, reason: reason, stacktrace: stacktrace}

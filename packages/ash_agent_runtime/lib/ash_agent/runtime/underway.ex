@@ -115,15 +115,20 @@ defmodule AshAgent.Runtime.Underway do
 
   defp notes(cut), do: Map.new(cut, &{&1.call, note(&1.facts, :interrupted)})
 
-  @doc "Results of one answer share a message: its metadata has a note of each, by its call's id."
-  def add_notes(context, key, notes) do
+  @doc "Results of one answer share a message: its metadata has notes by key, and under each key a note of each by its call's id."
+  def add_notes(_context, notes) when notes == %{}, do: []
+
+  def add_notes(context, notes) do
     noted =
       case context |> Context.get_iteration_messages(context.current_iteration) |> List.last() do
-        %{content: [%{type: :tool_result} | _], metadata: %{^key => %{} = before}} -> before
-        _ -> %{}
+        %{content: [%{type: :tool_result} | _], metadata: %{} = before} ->
+          Map.take(before, Map.keys(notes))
+
+        _ ->
+          %{}
       end
 
-    [metadata: %{key => Map.merge(noted, notes)}]
+    [metadata: Map.merge(noted, notes, fn _key, before, own -> Map.merge(before, own) end)]
   end
 
   @doc """
@@ -146,7 +151,7 @@ defmodule AshAgent.Runtime.Underway do
   defp add_stopped(context, table, id, ids, words) do
     cut = for %{call: call} = cut <- list_cut(table, id), call in ids, do: cut
 
-    opts = if cut == [], do: [], else: add_notes(context, :sub_agents, notes(cut))
+    opts = if cut == [], do: [], else: add_notes(context, %{sub_agents: notes(cut)})
     results = for call <- ids, do: %{id: call, result: Repeat.make_stopped(words)}
     Context.add_tool_results(context, results, opts)
   end

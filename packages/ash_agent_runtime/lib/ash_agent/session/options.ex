@@ -92,14 +92,23 @@ defmodule AshAgent.Session.Options do
      "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
        "decided. Defaults to those of `status/1`."}
   ]
+  @limits for {name, option} <-
+                Runtime.Options.take_schema(
+                  ~w(max_iterations max_calls max_total_tokens max_cost)a
+                ),
+              do:
+                {name,
+                 option
+                 |> Keyword.delete(:default)
+                 |> Keyword.put(:doc, "replaces the session's for this run.")}
 
   @functions for {name, rows} <- [
                    prompt: @prompt_async ++ [@await],
                    prompt_async: @prompt_async,
                    prompt_stored: [@runtime_context],
                    steer: [{:metadata, :map, [default: %{}], "kept with the message."}, @key],
-                   resume: @resume_async ++ [@await],
-                   resume_async: @resume_async,
+                   resume: @resume_async ++ @limits ++ [@await],
+                   resume_async: @resume_async ++ @limits,
                    approve: @decide,
                    deny: @decide,
                    subscribe: [
@@ -115,6 +124,14 @@ defmodule AshAgent.Session.Options do
   @doc false
   # It is kept, so it has to be data.
   def who?(by), do: not is_function(by)
+
+  @doc "Returns the limits that a job has for its run. They came by a message, and may be anything."
+  def take_limits(%{opts: opts}) do
+    for {name, option} <- @limits,
+        {:ok, value} <- [Keyword.fetch(opts, name)],
+        AshAgent.Options.check(value, option) == :ok,
+        do: {name, value}
+  end
 
   @doc "All options of a session."
   def schema, do: @own_schema ++ @runtime_schema

@@ -6,7 +6,7 @@ defmodule AshAgent.Session.Run do
   alias AshAgent.{Context, Response, Runtime}
   alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Journal, Paused, Repeat, Result}
   alias AshAgent.Runtime.{Sealed, Underway}
-  alias AshAgent.Session.{Claim, Client, Ending, Job, Parked, State}
+  alias AshAgent.Session.{Claim, Client, Ending, Job, Options, Parked, State}
   alias AshAgent.Trace.Caller
 
   #   * `task` - the process that runs the loop
@@ -86,7 +86,7 @@ defmodule AshAgent.Session.Run do
 
     asked = if kind == :resume, do: session.asked, else: authority
     stop = session.stop_when_idle != false
-    session = %{session | status: :running, run: run, stop_when_idle: stop}
+    session = %{session | status: :running, run: run, stop_when_idle: stop, pausing?: false}
     State.put_context(%{session | asked: asked, withdrawn: nil}, context)
   end
 
@@ -157,6 +157,9 @@ defmodule AshAgent.Session.Run do
   def start_next(%State{status: status} = session) when status in [:draining, :lost],
     do: %{session | run: nil}
 
+  def start_next(%State{pausing?: true} = session),
+    do: %{session | status: :idle, run: nil, pausing?: false}
+
   # It was a message for the running turn, and has only that one's rights.
   def start_next(%State{steers: [steer | steers]} = session) do
     job = Job.from_message(steer, State.turn_authority(session))
@@ -183,7 +186,7 @@ defmodule AshAgent.Session.Run do
     %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
-    opts = Keyword.merge(runtime, opts)
+    opts = runtime |> Keyword.merge(opts) |> Keyword.merge(Options.take_limits(job))
     within = self() |> within(token, claim) |> Map.put(:underway, underway)
 
     Caller.task(runtime[:supervisor], caller, fn ->
@@ -222,7 +225,7 @@ defmodule AshAgent.Session.Run do
   # A session that ends kills the run that waits here, too.
   defp take_steers(session, token) do
     send(session, {:steers, token, self()})
-    receive do: ({^token, steers} when is_list(steers) -> steers)
+    receive do: ({^token, steers} when is_list(steers) or steers == :pause -> steers)
   end
 
   ## Hearing from the task
@@ -250,6 +253,11 @@ defmodule AshAgent.Session.Run do
 
   A session that drains ends its run here instead, if all that the run has done is stored.
   """
+  def give_steers(%State{pausing?: true} = session, pid) do
+    send(pid, {session.run.token, :pause})
+    session
+  end
+
   def give_steers(
         %State{status: :draining, claim: %{kept: %{value: stored}}, context: context} = session,
         _pid
@@ -400,8 +408,8 @@ defmodule AshAgent.Session.Run do
     dropped = for message <- steers ++ waiting, message.input != nil, do: show(message)
     ids = for %{id: id} when id != nil <- steers ++ waiting, do: id
     session = %{session | queue: :queue.new(), steers: [], dropped: dropped}
-    {session, stored} = session |> cancel_turn() |> forget(ids)
-    for job <- waiting, do: Client.reply(job.client, end_error(session, :dropped, stored))
+    {session, reason, stored} = session |> cancel_turn() |> forget(ids)
+    for job <- waiting, do: Client.reply(job.client, end_error(session, reason, stored))
     session
   end
 
@@ -413,8 +421,14 @@ defmodule AshAgent.Session.Run do
   # Those that cannot be taken out of the store now are with the next write.
   defp forget(session, ids) do
     case Claim.forget(session.claim, ids) do
-      {:ok, claim} -> {%{session | claim: claim}, false}
-      {:error, _reason} -> {session |> State.mark_stale() |> State.add_taken(ids), :unknown}
+      {:ok, claim} ->
+        {%{session | claim: claim}, :dropped, false}
+
+      {:error, {:store_error, :not_found} = gone} ->
+        {lose(session, gone), gone, false}
+
+      {:error, _reason} ->
+        {session |> State.mark_stale() |> State.add_taken(ids), :dropped, :unknown}
     end
   end
 

@@ -10,6 +10,7 @@ defmodule AshAgent.Session.Server do
   # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
   # | approve, deny           | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
   # | cancel                  | -                | idle                    | idle              | stops                   |
+  # | pause                   | -                | at its next step: idle  | -                 | -                       |
   # | the run asks for steers | -                | it gets them            | -                 | stops, if all is stored |
   # | the run pauses          | -                | paused                  | -                 | stops                   |
   # | the run ends or crashes | -                | next job, or idle       | -                 | stops                   |
@@ -283,6 +284,9 @@ defmodule AshAgent.Session.Server do
        do: with_waiting(session, &decide(decision, opts, &1))
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
+
+  defp handle_request(:pause, _from, session),
+    do: {:reply, :ok, %{session | pausing?: session.run != nil}}
 
   defp handle_request({:put_llm, llm}, _from, session),
     do: {:reply, :ok, put_in(session.runtime[:llm], llm)}

@@ -31,12 +31,20 @@ defmodule AshAgent.Session.State do
   #   * `told` - the clients of runs whose ends are being told, with their replies, by monitors
   #   * `ended` - the `AshAgent.Session.Ending` of the run before
   #   * `activity` - the events of tools that run and of waits, the latest last
+  #   * `pausing?` - the run ends at its next step, and nothing else starts
   #   * `unsure?` - a message may have been stored that the session has not heard of
   #   * `ignored` - the number of messages that were not understood
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes] ++
                   [:when_cancelled]
   @nothing ~w(run asked withdrawn response shown idle_timer ended)a ++
-             [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false] ++
+             [
+               pausing?: false,
+               unsure?: false,
+               activity: [],
+               number: 0,
+               ignored: 0,
+               stop_when_idle: false
+             ] ++
              [told: %{}, dropped: []]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody

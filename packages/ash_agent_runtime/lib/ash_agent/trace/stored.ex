@@ -152,8 +152,9 @@ defmodule AshAgent.Trace.Stored do
     end
   end
 
-  defp active(%ChatContext{} = chat), do: ChatContext.active(chat).context
-  defp active(%Context{} = context), do: context
+  @doc false
+  def active(%ChatContext{} = chat), do: ChatContext.active(chat).context
+  def active(%Context{} = context), do: context
 
   # Forks have the same parent, and are conversations of their own.
   defp fetch_children(store, id) do

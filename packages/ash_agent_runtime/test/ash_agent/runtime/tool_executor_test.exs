@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.ToolExecutorTest do
   use ExUnit.Case, async: true
 
+  @moduletag :capture_log
+
   import AshAgent.Runtime.ToolExecutor, only: [execute_tools: 3, execute_tools: 4]
 
   alias AshAgent.{Context, Toolbox}

@@ -187,7 +187,8 @@ defmodule AshAgent.Session.DeliveryTest do
 
       raised =
         for {_kind, list} <- Enum.filter(steps, &is_tuple/1),
-            :raise <- list,
+            step <- list,
+            step in [:raise, {:call, "broken"}],
             do: :invalid_response
 
       assert Enum.sort(told) == Enum.sort(asked ++ raised)

@@ -160,7 +160,12 @@ defmodule AshAgent.Session.ParkedTest do
       assert {:ok, %{id: "c", reason: reason, at: %DateTime{}}} = Parked.fetch(store, kept)
       assert %{reason: :cannot_be_loaded, resumes: 3, error: said} = reason
       assert said =~ words and log =~ ~s(the conversation "c" is parked) and log =~ words
-      for line <- String.split(log, "\n"), line =~ "conversation", do: assert(line =~ ~s("c"))
+
+      # Other tests log, too.
+      for line <- String.split(log, "\n"),
+          line =~ "conversation" and not (line =~ "in the conversation"),
+          do: assert(line =~ ~s("c"))
+
       refute log =~ "AAAA"
     end
   end

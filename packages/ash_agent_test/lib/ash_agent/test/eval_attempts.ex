@@ -37,6 +37,8 @@ defmodule AshAgent.Test.EvalAttempts do
 
   def keep({:store, store, name}, attempt, hash, context) do
     id = Enum.join([@name, name, attempt.case, hash, attempt.repetition], "/")
+    # The attempt is made again, and has its place then.
+    id = if attempt[:outage], do: id <> "/#{System.os_time()}", else: id
     # Ids of stores have a longest length, and cases may be called anything.
     id = "#{@name}/" <> (:crypto.hash(:sha256, id) |> Base.url_encode64(padding: false))
     kept = (context && Context.fork(context, id: id)) || Context.new(attempt.case, id: id)
@@ -93,7 +95,7 @@ defmodule AshAgent.Test.EvalAttempts do
         ],
         hashes[id] == hash do
       for name <- [:score, :passed, :words, :tokens, :cost, :ms],
-          into: %{case: id, repetition: repetition},
+          into: %{case: id, repetition: repetition, outage: read["outage"] == true},
           do: {name, read[to_string(name)]}
     end
   end

@@ -14,21 +14,23 @@ defmodule AshAgent.Test.EvalReport do
   end
 
   defp row(id, attempts) do
-    of_case = Enum.filter(attempts, &(&1.case == id))
+    all = Enum.filter(attempts, &(&1.case == id))
+    # An outage is no score, but it has its costs.
+    of_case = Enum.reject(all, & &1[:outage])
     count = length(of_case)
     passed = Enum.count(of_case, & &1.passed)
 
     %{
       case: id,
       attempts: count,
+      outages: length(all) - count,
       passed: passed,
-      score: Enum.sum(Enum.map(of_case, & &1.score)) / count,
-      pass: for(k <- 1..count, do: all_pass(passed, count, k)),
-      tokens: sum(of_case, :tokens),
-      cost: sum(of_case, :cost),
-      ms: sum(of_case, :ms),
-      words:
-        Enum.find_value(of_case, &(not &1.passed and (&1.words || "the score is #{&1.score}")))
+      score: mean(of_case, & &1.score),
+      pass: for(k <- 1..count//1, do: all_pass(passed, count, k)),
+      tokens: sum(all, :tokens),
+      cost: sum(all, :cost),
+      ms: sum(all, :ms),
+      words: Enum.find_value(all, &(not &1.passed and (&1.words || "the score is #{&1.score}")))
     }
   end
 
@@ -50,14 +52,16 @@ defmodule AshAgent.Test.EvalReport do
   defp total([]), do: nil
 
   defp total(rows) do
-    fewest = rows |> Enum.map(& &1.attempts) |> Enum.min()
+    scored = Enum.filter(rows, &(&1.attempts > 0))
+    fewest = scored |> Enum.map(& &1.attempts) |> Enum.min(fn -> 0 end)
 
     %{
       case: "all",
       attempts: rows |> Enum.map(& &1.attempts) |> Enum.sum(),
+      outages: rows |> Enum.map(& &1.outages) |> Enum.sum(),
       passed: rows |> Enum.map(& &1.passed) |> Enum.sum(),
-      score: mean(rows, & &1.score),
-      pass: for(k <- 1..fewest, do: mean(rows, &Enum.at(&1.pass, k - 1))),
+      score: mean(scored, & &1.score),
+      pass: for(k <- 1..fewest//1, do: mean(scored, &Enum.at(&1.pass, k - 1))),
       tokens: sum(rows, :tokens),
       cost: sum(rows, :cost),
       ms: sum(rows, :ms),
@@ -65,13 +69,18 @@ defmodule AshAgent.Test.EvalReport do
     }
   end
 
+  defp mean([], _fun), do: nil
   defp mean(rows, fun), do: (rows |> Enum.map(fun) |> Enum.sum()) / length(rows)
 
   @doc "Returns the cases that passed before and do not now, and those that pass now and did not."
   def compare(rows, before) do
-    earlier = Map.new(before, &{&1.case, &1.passed == &1.attempts})
+    # A case with nothing but outages has neither passed nor failed.
+    scored = &(&1.attempts > 0)
 
-    turned = Enum.filter(rows, &(earlier[&1.case] == &1.passed < &1.attempts))
+    earlier =
+      for row <- before, scored.(row), into: %{}, do: {row.case, row.passed == row.attempts}
+
+    turned = Enum.filter(rows, &(scored.(&1) and earlier[&1.case] == &1.passed < &1.attempts))
     {worse, better} = Enum.split_with(turned, &earlier[&1.case])
     %{worse: Enum.map(worse, & &1.case), better: Enum.map(better, & &1.case)}
   end
@@ -102,15 +111,15 @@ defmodule AshAgent.Test.EvalReport do
     repeated = if k > 1, do: [rate(Enum.at(row.pass, k - 1))], else: []
     rates = [rate(List.first(row.pass)) | repeated]
     spent = [to_string(row.tokens), money(row.cost), "#{Float.round(row.ms / 1_000, 1)} s"]
-    [row.case, "#{row.passed}/#{row.attempts}"] ++ rates ++ spent ++ [note(row.case, turned)]
+    [row.case, "#{row.passed}/#{row.attempts}"] ++ rates ++ spent ++ [note(row, turned)]
   end
 
-  defp note(id, %{worse: worse, better: better}) do
-    cond do
-      id in worse -> "passed before"
-      id in better -> "failed before"
-      true -> ""
-    end
+  defp note(%{case: id, outages: outages}, %{worse: worse, better: better}) do
+    notes = [{id in worse, "passed before"}, {id in better, "failed before"}]
+
+    Enum.map_join(notes ++ [{outages > 0, "outages: #{outages}"}], fn {true?, words} ->
+      if true?, do: words, else: ""
+    end)
   end
 
   defp rate(nil), do: "-"

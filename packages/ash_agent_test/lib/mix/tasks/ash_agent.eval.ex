@@ -14,7 +14,9 @@ defmodule Mix.Tasks.AshAgent.Eval do
   turned are named. Each attempt is kept as it ends, in `evals/refund.partial.jsonl` or, with its conversation, in a store. If the run is
   interrupted, the next one goes on from there; attempts of cases that have changed since run again.
 
-  The exit status is 1 if a case that passed before fails now, or if `--fail-under` is not reached, so that CI can use it.
+  Attempts that end with an outage are counted apart. While there are any, the results are not written, and the next run makes these again.
+
+  The exit status is 1 if a case that passed before fails now, if there were outages, or if `--fail-under` is not reached, so that CI can use it.
 
   ## Options
 
@@ -86,11 +88,23 @@ defmodule Mix.Tasks.AshAgent.Eval do
     report = EvalReport.summarize(attempts)
     show(report, attempts, before, file, opts)
 
-    if state == :stopped,
-      do: Mix.shell().error("stopped at :max_cost; the next run goes on from here"),
-      else: finish(place, report, attempts, file, opts)
+    outages = Enum.count(attempts, & &1.outage)
 
-    exit_status(report, before, opts)
+    again =
+      "attempts ended with an outage, which says nothing about the agent; the next run makes them again"
+
+    cond do
+      state == :stopped ->
+        Mix.shell().error("stopped at :max_cost; the next run goes on from here")
+
+      outages > 0 ->
+        Mix.shell().error("#{outages} #{again}")
+
+      true ->
+        finish(place, report, attempts, file, opts)
+    end
+
+    exit_status(report, outages, before, opts)
   end
 
   defp load_cases(evaluation, file) do
@@ -185,14 +199,14 @@ defmodule Mix.Tasks.AshAgent.Eval do
     {:store, store, Path.basename(file)}
   end
 
-  defp exit_status({rows, total}, before, opts) do
+  defp exit_status({rows, total}, outages, before, opts) do
     worse = if before, do: EvalReport.compare(rows, before).worse, else: []
     for id <- worse, do: Mix.shell().error("#{id} passed before")
-    rate = if total, do: hd(total.pass), else: 0.0
+    rate = if total, do: List.first(total.pass, 0.0), else: 0.0
 
     low? = opts[:fail_under] != nil and rate < opts[:fail_under]
     words = "pass^1 is #{Float.round(rate, 3)}, less than #{opts[:fail_under]}"
     if low?, do: Mix.shell().error(words)
-    if worse != [] or low?, do: exit({:shutdown, 1})
+    if worse != [] or low? or outages > 0, do: exit({:shutdown, 1})
   end
 end

@@ -113,6 +113,152 @@ defmodule AshAgent.Test.EvalTest do
              run(cases: cases.(["stuck"]), run: run, timeout: 50)
   end
 
+  describe "an outage" do
+    # What a run of the attempt returns, and whether that says nothing about the agent.
+    defp outcomes do
+      error = &{:error, %Runtime.Error{reason: &1, context: Context.new("Hi")}}
+      model = &error.({:llm_error, %LLM.Error{reason: :test, kind: &1}})
+
+      down =
+        ~w(rate_limited quota overloaded server_error unauthorized timeout closed unreachable invalid_response)a
+
+      own = ~w(context_overflow invalid_request refused)a
+      failed = &(Context.new("Hi") |> Context.Audit.add_failure(%{kind: &1}))
+
+      for(kind <- down, do: {kind, model.(kind), true}) ++
+        for(kind <- down, do: {{kind, :context}, failed.(kind), true}) ++
+        for(kind <- own, do: {kind, model.(kind), false}) ++
+        for(kind <- own, do: {{kind, :context}, failed.(kind), false}) ++
+        [
+          {:atom, error.({:llm_error, :overloaded}), true},
+          {:own_atom, error.({:llm_error, :context_overflow}), false},
+          {:no_answer, error.({:llm_timeout, 5}), true},
+          {:raised, error.({:llm_exception, :error, %RuntimeError{}}), true},
+          {:tools, error.({:tools_exception, :error, %RuntimeError{}}), true},
+          {:store, error.({:store_error, :stale}), true},
+          {:drained, error.(:drained), true},
+          {:iterations, error.({:max_iterations_exceeded, 1}), false},
+          {:slow, error.({:timeout, 5}), false},
+          {:type, error.({:invalid_output, %AshAgent.Output.Error{reason: :invalid, lines: []}}),
+           false},
+          {:answered_after_all, failed.(:overloaded) |> Context.add_assistant_message("no"),
+           false},
+          {:wrong, say("no"), false}
+        ]
+    end
+
+    test "is no score, however the attempt tells of it" do
+      for {name, outcome, outage?} <- outcomes(),
+          how <- [:returned, :matched, :case] do
+        run = fn _one ->
+          case how do
+            :returned -> outcome
+            :matched -> {:ok, _answer} = outcome
+            :case -> case outcome, do: ({:ok, answer} -> answer)
+          end
+        end
+
+        score = fn _outcome, _one -> send(self(), :scored) && false end
+        {:ok, [attempt]} = Eval.run(cases: [%{}], run: run, score: score)
+        assert {name, how, attempt.outage} == {name, how, outage?}
+        assert {attempt.score, attempt.passed} == {if(outage?, do: nil, else: 0), false}
+        if outage?, do: assert(attempt.words =~ "outage: the")
+      end
+    end
+
+    test "is made again, with the others kept, and its money is counted" do
+      {:ok, down?} = Agent.start_link(fn -> true end)
+
+      run = fn %{"id" => id} ->
+        send_to = Process.whereis(:eval_outage_test)
+        send(send_to, {:ran, id})
+        down? = id == "b" and Agent.get(down?, & &1)
+
+        if down?,
+          do:
+            {:error,
+             %Runtime.Error{reason: {:llm_error, :overloaded}, context: say("x"), cost: 7}},
+          else: say("Hi")
+      end
+
+      Process.register(self(), :eval_outage_test)
+      cases = for id <- ~w(a b), do: %{"id" => id, "expected" => "Hi"}
+
+      {:ok, [%{passed: true}, %{outage: true, cost: 7}] = first} =
+        Eval.run(cases: cases, run: run)
+
+      for id <- ~w(a b), do: assert_received({:ran, ^id})
+      assert {:stopped, [_a]} = Eval.run([cases: cases, run: run, max_cost: 7], earlier: first)
+      refute_received {:ran, _}
+
+      Agent.update(down?, fn _ -> false end)
+      {:ok, again} = Eval.run([cases: cases, run: run], earlier: first)
+      assert Enum.all?(again, &(&1.passed and not &1.outage))
+      assert_received {:ran, "b"}
+      refute_received {:ran, "a"}
+
+      # Attempts of earlier releases have no such mark.
+      older = Enum.map(again, &Map.delete(&1, :outage))
+      assert {:ok, ^again} = Eval.run([cases: cases, run: run], earlier: older)
+      refute_received {:ran, _}
+    end
+
+    test "of a judge, or of any scorer that says so, is no score either" do
+      judge = fn kind ->
+        Eval.judge(fn _ -> {:error, %LLM.Error{reason: :test, kind: kind}} end, "Fine.")
+      end
+
+      for {score, outage?} <- [
+            {judge.(:overloaded), true},
+            {judge.(:invalid_request), false},
+            {fn _, _ -> {:outage, :quota} end, true}
+          ] do
+        {:ok, [attempt]} = Eval.run(cases: [%{}], run: fn _ -> say("Hi") end, score: score)
+        assert {attempt.outage, attempt.score} == {outage?, if(outage?, do: nil, else: 0)}
+      end
+    end
+
+    test "counts in no rate" do
+      attempt = %{
+        repetition: 1,
+        passed: true,
+        score: 1,
+        outage: false,
+        words: nil,
+        tokens: 1,
+        cost: 1,
+        ms: 1
+      }
+
+      outage = %{attempt | passed: false, score: nil, outage: true, words: "outage: down"}
+
+      scores = [
+        {"a", attempt},
+        {"a", outage},
+        {"b", outage},
+        {"c", %{attempt | passed: false, score: 0.5}}
+      ]
+
+      {rows, total} =
+        scores |> Enum.map(fn {id, one} -> Map.put(one, :case, id) end) |> EvalReport.summarize()
+
+      assert for(row <- rows, do: {row.attempts, row.passed, row.outages, row.score, row.pass}) ==
+               [{1, 1, 1, 1.0, [1.0]}, {0, 0, 1, nil, []}, {1, 0, 0, 0.5, [0.0]}]
+
+      assert {total.attempts, total.outages, total.score, total.pass, total.cost} ==
+               {2, 2, 0.75, [0.5], 4}
+
+      table = EvalReport.table({rows, total}, [%{case: "b", passed: 1, attempts: 1}])
+      assert table =~ ~r/b +0\/0 +- .*outages: 1/
+      refute table =~ "before"
+
+      {rows, total} = EvalReport.summarize([Map.put(outage, :case, "b")])
+      assert {total.score, total.pass} == {nil, []}
+      assert EvalReport.table({rows, total}, nil) =~ "b: outage: down"
+      assert EvalReport.encode("x", {rows, total}, []) =~ ~s("outages":1)
+    end
+  end
+
   test "stops at the money, and goes on from the attempts there are" do
     run = fn _ ->
       {:ok, %Runtime.Result{status: :answered, context: say("Hi"), output: "Hi", cost: 10}}

@@ -34,6 +34,7 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
 
         case answers.()[one["id"]] do
           "raise" -> raise "oh"
+          "down" -> AshAgent.Runtime.run(AshAgent.Context.new("Hi"), llm: fn _ -> {:error, :overloaded} end)
           "crash" -> System.halt(0)
           answer ->
             call = %{tool_calls: [%{name: "look"}]}
@@ -115,6 +116,34 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
       assert Enum.sort(asked(folder)) == ["name", "name"]
       # What has ended is not gone on with.
       assert EvalAttempts.read(place, %{"sum" => hash(folder, "sum")}) == {:ok, []}
+    end
+  end
+
+  for kind <- [:file, :store] do
+    test "makes attempts again that ended with an outage, and writes no results before: #{kind}",
+         %{
+           script: file,
+           results: results,
+           tmp_dir: folder
+         } do
+      {_place, args} = place(unquote(kind), folder)
+
+      for _ <- 1..2 do
+        answer(folder, %{"sum" => "4", "name" => "down"})
+        assert {1, table, errors} = run([file | args])
+        assert table =~ ~r/sum +2\/2 +1.00/
+        assert table =~ ~r/name +0\/0 +- +.*outages: 2/
+        assert table =~ ~r/all +2\/2 +1.00/
+        assert errors =~ "2 attempts ended with an outage"
+        refute File.exists?(results)
+      end
+
+      File.rm!(Path.join(folder, "asked"))
+      answer(folder, %{"sum" => "4", "name" => "Ann"})
+      assert {0, table, _errors} = run([file | args])
+      assert table =~ ~r/name +2\/2 +1.00/
+      assert Enum.sort(asked(folder)) == ["name", "name"]
+      assert File.exists?(results)
     end
   end
 
