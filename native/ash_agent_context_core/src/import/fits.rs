@@ -11,8 +11,9 @@ use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
 use crate::provider::accepts::sent_id;
 use crate::provider::facts::Rule;
-use crate::value::letters;
+use crate::provider::foreign::at;
 use crate::value::Value;
+use crate::value::{json, letters};
 
 /// Returns whether a message has no blank text, no thinking at its end where that is refused, and no call whose id or name the
 /// provider refuses.
@@ -27,6 +28,19 @@ pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> boo
     let takes = |call: &ToolCall| takes_id(&call.id, true) && takes_name(call.name.as_str());
     let leads = !provider.facts().has(Rule::ThoughtsLead) || !ends_in_thinking(content, calls);
     says && leads && calls.iter().all(takes)
+}
+
+/// Returns whether arguments that are JSON text have half a character, which no reader takes.
+pub fn has_half(element: &Value) -> bool {
+    let calls = at(element, "tool_calls").and_then(Value::as_list);
+    let functions = calls
+        .into_iter()
+        .flatten()
+        .filter_map(|call| at(call, "function"));
+    let mut texts = functions
+        .chain([element])
+        .filter_map(|of| at(of, "arguments")?.as_str());
+    texts.any(|text| text.contains("\\u") && json::replace_halves(text) != text)
 }
 
 /// Returns whether the model's thinking is the last in its message.

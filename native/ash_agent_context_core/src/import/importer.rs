@@ -340,6 +340,9 @@ impl Listen for Importer {
         let written = self.written.elements.get_mut(position);
         let written = written.and_then(Option::take);
         self.elements.push(element, written);
+        if fits::has_half(element) {
+            self.mark_refused();
+        }
     }
 
     fn prompt(&mut self, content: Content, json: Box<str>) {

@@ -20,7 +20,7 @@ use crate::provider::options::Options;
 use crate::provider::writer;
 use crate::request::item::{items, shared_elements, Item, Placed};
 use crate::request::located::{from_cover, Located};
-use crate::request::segment::{check_numbers, Segment};
+use crate::request::segment::Segment;
 use crate::request::slice::Slice;
 use crate::value::builder::Json;
 
@@ -129,13 +129,7 @@ impl<'a, 'o> Body<'a, 'o> {
         head.value(self.facts.list);
         head.raw(":[");
         let chosen = self.choose_marks();
-        let exceeds = self.exceeds(&head);
-        let left = self.left;
-        let segments = self.segments(head, &chosen);
-        if exceeds {
-            check_numbers(&segments, left)?;
-        }
-        Ok(segments)
+        Ok(self.segments(head, &chosen))
     }
 
     /// Returns the system prompt and the list without marks, which is what the provider has before the answer; and the position

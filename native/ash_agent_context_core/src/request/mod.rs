@@ -29,7 +29,7 @@ use crate::log::iteration::Iteration;
 use crate::log::served::SplitPairs;
 use crate::provider::facts::Rule;
 use crate::value::json::AsJson;
-use crate::value::{structs, Map, Value};
+use crate::value::{numbers, structs, Map, Value};
 use crate::view::checking::Unbound;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
@@ -105,6 +105,7 @@ impl Context {
             let value = named.as_ref().unwrap_or(value);
             head.value(key);
             head.raw(":");
+            let start = head.0.len();
             match fragment(value).map(structs::ready) {
                 None => head.value(&AsJson(value)),
                 Some(Some(ready)) => drop(head.raw(ready.get())),
@@ -113,6 +114,10 @@ impl Context {
                     let path = vec![Value::text(key), Value::text("text")];
                     return Err(Error::invalid(path, "the text of one JSON value"));
                 }
+            }
+            if !numbers::find(head.0.get(start..).unwrap_or_default()).is_empty() {
+                let path = numbers::find_path(value, vec![Value::text(key)]);
+                return Err(Error::invalid(path, "a number that a float can hold"));
             }
             head.raw(",");
         }

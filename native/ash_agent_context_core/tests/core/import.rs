@@ -583,3 +583,43 @@ fn gemini_takes_an_object_where_a_list_is_meant() {
         }
     }
 }
+
+/// Arguments are JSON text within JSON: what no reader takes in them does not go back.
+#[test]
+fn half_of_a_character_in_arguments_is_replaced() {
+    let table = [
+        (
+            r#"{\"a\":\"b\\ud83d\", \"c\":1}"#,
+            r#"{"a":"b\ufffd", "c":1}"#,
+        ),
+        (r#"{\"a\":\"\\ude00\"}"#, r#"{"a":"\ufffd"}"#),
+        // These go back as they came.
+        (r#"{\"a\": \"\\ud83d\\ude00\"}"#, r#"{"a": "\ud83d\ude00"}"#),
+        (r#"{\"a\":  1}"#, r#"{"a":  1}"#),
+        (r"{}", r"{}"),
+        ("", ""),
+    ];
+    for (given, expected) in table {
+        let chat = format!(
+            r#"{{"messages":[{{"role":"user","content":"Hi"}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"abcdefghi","type":"function","function":{{"name":"f","arguments":"{given}"}}}}]}},{{"role":"tool","tool_call_id":"abcdefghi","content":"1"}}]}}"#
+        );
+        let responses = format!(
+            r#"{{"input":[{{"role":"user","content":"Hi"}},{{"type":"function_call","call_id":"abcdefghi","name":"f","arguments":"{given}"}},{{"type":"function_call_output","call_id":"abcdefghi","output":"1"}}]}}"#
+        );
+        let bodies = [
+            (Provider::OpenAiChat, &chat),
+            (Provider::Mistral, &chat),
+            (Provider::OpenAiResponses, &responses),
+        ];
+        for (provider, body) in bodies {
+            let context = request(body, provider).unwrap().context;
+            for context in [&context, &crate::make::reload(&context)] {
+                let sent: serde_json::Value =
+                    serde_json::from_str(&sent_with(context, &Options::new(provider))).unwrap();
+                let call = sent.pointer("/messages/1/tool_calls/0/function/arguments");
+                let arguments = call.or(sent.pointer("/input/1/arguments")).unwrap();
+                assert_eq!(arguments.as_str().unwrap(), expected, "{provider:?}");
+            }
+        }
+    }
+}
