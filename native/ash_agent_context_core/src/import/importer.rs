@@ -178,6 +178,14 @@ impl Importer {
         (!has_id || call.id.is_empty()).then_some((entry, slot))
     }
 
+    /// Returns whether other messages may stand between a call and its result.
+    fn may_be_late(&self, entry: usize, slot: usize) -> bool {
+        let Some(ReadMessage::Assistant(exchanged)) = self.entries.get(entry) else {
+            return false;
+        };
+        exchanged.calls.get(slot).is_some_and(ToolCall::is_async)
+    }
+
     /// Returns the conversation, with its repairs and the `rest` of the request.
     pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
         let mut context = Context::empty(defaults.id, defaults.at);
@@ -489,7 +497,8 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.facts().has(Rule::HasItems) && entry < last && entry >= self.spoken {
+        let has_items = self.facts().has(Rule::HasItems);
+        if has_items && entry < last && (entry >= self.spoken || self.may_be_late(entry, slot)) {
             // Calls of the model in between do not matter.
             let (from, to) = (results_number(entry), results_number(last));
             self.elements.join_range(from, to);

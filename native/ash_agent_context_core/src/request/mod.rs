@@ -91,12 +91,13 @@ impl Context {
         let mut seen = HashSet::new();
         // Tools that run in a container are refused without it. Its expiry is not checked: the provider restores a container for
         // weeks after the time that the answer names.
+        let known = options.known.field(options.provider);
         let mut container = facts.container.zip(self.log.ids.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
             };
-            let is_known = options.known.field().is_some_and(|(known, _)| known == key);
+            let is_known = known.as_ref().is_some_and(|(known, _)| *known == key);
             if key == facts.list || Some(key) == facts.system() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
@@ -121,10 +122,11 @@ impl Context {
             }
             head.raw(",");
         }
-        for (key, id) in options.known.field().into_iter().chain(container) {
+        let container = container.map(|(key, id)| (key, Value::text(id)));
+        for (key, id) in known.into_iter().chain(container) {
             head.value(key);
             head.raw(":");
-            head.value(id);
+            head.value(&AsJson(&id));
             head.raw(",");
         }
         Body::new(self, options).finish(head)
