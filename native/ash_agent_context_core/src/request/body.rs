@@ -333,8 +333,9 @@ impl<'a, 'o> Body<'a, 'o> {
                 let is_row = self.is_row(first.item);
                 slice.follows_user = is_row;
                 slice.is_prefix = self.facts.continues(elements);
+                let before = self.slices.len();
                 self.add(slice);
-                let last = self.slices.last();
+                let last = self.slices.last().filter(|_| self.slices.len() > before);
                 if last.is_some_and(|last| last.follows_user == is_row) {
                     self.imported = unit;
                 }
@@ -467,16 +468,23 @@ impl<'a, 'o> Body<'a, 'o> {
         {
             self.remake_imported(slice.number);
         }
-        // What the user says after a system row goes before it.
-        let is_row = slice.follows_user;
-        let row = self.slices.pop_if(|last| !is_row && follows_row(last));
+        // What the user says after a system row goes before it; a second row is refused.
+        let row = self.slices.pop_if(follows_row);
         if row.is_some() {
+            let what = match slice.follows_user {
+                true => ChangeKind::DroppedPart,
+                false => ChangeKind::MovedPart,
+            };
             let change = || Change {
-                what: ChangeKind::MovedPart,
+                what,
                 from: "message".to_owned(),
                 to: None,
             };
             self.report_change(change, slice.number, 0);
+            if slice.follows_user {
+                self.slices.extend(row);
+                return;
+            }
         }
         let wants_user = match slice.shape.begins_with_calls {
             true => self.facts.has(Rule::UserBeforeCalls),
