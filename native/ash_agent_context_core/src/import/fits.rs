@@ -5,7 +5,6 @@ use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
 use crate::log::ids::Ids;
-use crate::log::media::Media;
 use crate::log::message::Output;
 use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
@@ -67,14 +66,13 @@ pub fn result(provider: Provider, output: &Output, is_error: bool) -> bool {
     }
 }
 
-/// Returns whether no text is blank, media are what they are called, and every address is one that a provider may fetch.
+/// Returns whether no text is blank, and every address is one that a provider may fetch.
 fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // An empty text may have a signature.
         part.kind.text().is_some_and(|text| is_blank(text)) && part.provider_metadata.is_none()
     };
-    let is_mistyped = |part: &Part| Media::of(&part.kind).is_some_and(|media| media.is_corrected);
-    !parts.iter().any(|part| is_blank(part) || is_mistyped(part)) && check_addresses(parts).is_ok()
+    !parts.iter().any(is_blank) && check_addresses(parts).is_ok()
 }
 
 fn is_blank(text: &[u8]) -> bool {

@@ -10,6 +10,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::ids::file_names;
 use crate::log::iteration::Iteration;
+use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
 use crate::log::part::{first_of_items, Content, Part};
@@ -92,7 +93,22 @@ impl Importer {
         });
     }
 
+    /// Tells of media whose bytes are of another type than is said: that is what is sent of them.
+    fn tell_types(&mut self, element: usize, parts: &[Part]) {
+        let media = parts.iter().filter_map(|part| Media::of(&part.kind));
+        for media in media.filter(|media| media.is_corrected) {
+            self.elements.change_element(element);
+            self.repairs.push(Repair {
+                kind: RepairKind::CorrectedType,
+                message: element,
+                id: None,
+                to: media.media_type.as_deref().map(Into::into),
+            });
+        }
+    }
+
     fn push(&mut self, role: Role, content: Content, metadata: Option<Map>) {
+        self.tell_types(self.element, content.parts());
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
         let is_refused = self.refuses(|of| fits::message(of, &content, &[]));
@@ -424,6 +440,8 @@ impl Listen for Importer {
         if calls.is_empty() && says_nothing(&content) {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
+        let element = elements.first().copied().unwrap_or(self.element);
+        self.tell_types(element, content.parts());
         let speaks = matches!(content, Content::Text(_))
             || content.parts().iter().any(|part| part.kind.is_text());
         let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
@@ -460,7 +478,7 @@ impl Listen for Importer {
                     };
                 }
                 self.entries.push(ReadMessage::Assistant(Exchanged {
-                    element: elements.first().copied().unwrap_or(self.element),
+                    element,
                     content,
                     metadata,
                     ..Exchanged::default()
@@ -507,6 +525,7 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
+        self.tell_types(self.element, answer.output.parts());
         let is_error = answer.status != Status::Ok;
         let is_refused = self.refuses(|of| fits::result(of, &answer.output, is_error))
             || self.repeats_file(answer.output.parts());
