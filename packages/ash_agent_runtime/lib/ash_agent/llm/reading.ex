@@ -207,7 +207,9 @@ defmodule AshAgent.LLM.Reading do
     stream? = reading.mode == :stream
     delivered? = reading.delivered? and stream?
     # What it cost is known before anything of it is delivered.
-    kept? = delivered? or (stream? and reading.response && Response.usage(reading.response) != nil)
+    kept? =
+      delivered? or (stream? and reading.response && Response.usage(reading.response) != nil)
+
     kept = if kept?, do: Response.interrupt(reading.response, kind(error.reason))
 
     words = Refusal.clean(error.provider_message, reading.secrets)

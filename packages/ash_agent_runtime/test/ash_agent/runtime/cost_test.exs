@@ -71,7 +71,10 @@ defmodule AshAgent.Runtime.CostTest do
       error = %LLM.Error{reason: {:provider, "overloaded"}, kind: :overloaded, response: response}
       prices = [%{model: :any, input: 1, output: 1}]
 
-      for {last, tokens} <- [{{:ok, %{content: "Hi", usage: @usage}}, 310}, {{:error, error}, 300}] do
+      for {last, tokens} <- [
+            {{:ok, %{content: "Hi", usage: @usage}}, 310},
+            {{:error, error}, 300}
+          ] do
         answer = fn opts ->
           for n <- 1..2, do: opts[:on_retry].(%{error: error, attempt: n, wait: 0})
           last
