@@ -1035,7 +1035,7 @@ defmodule AshAgent.Context do
   changed for that. The conversation itself does not change. To send a request, use `encode_request/3`, which is faster.
 
   The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, `{:unknown_iteration,
-  number, first..last}`, or `{:invalid, path, expected}` for a number that no float can hold, which JSON readers refuse. Costs O(n).
+  number, first..last}`, or `{:invalid, path, expected}` for a field of yours with a number that no float can hold. Costs O(n).
 
   ## Options
 
@@ -1117,8 +1117,9 @@ defmodule AshAgent.Context do
   `:iteration` and `:position`; those of the system prompt come first. Changes are `:renamed_id`, `:renamed_tool`,
   `:wrapped_arguments` (arguments that are not a JSON object), `:dropped_blank_text`, `:replaced_bytes` (invalid UTF-8),
   `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:corrected_type` (the bytes of a part are
-  of another media type than it says), `:result_to_text` (an object with a key that the provider would misread), `:moved_part` (an image in a
-  tool result, sent after the results), `:moved_call` (a call that is sent later than the model made it),
+  of another media type than it says), `:result_to_text` (an object with a key that the provider would misread),
+  `:number_to_text` (a number that no float can hold), `:moved_part` (an image in a tool result, sent after the results),
+  `:moved_call` (a call that is sent later than the model made it),
   `:call_to_function` (a call of a kind that the provider does not know) and `:added_message` (a user message that says
   "Continue." where the provider wants one and there is none).
 

@@ -21,6 +21,7 @@ defmodule AshAgent.Context.Import do
     * `:moved_result` - a result did not directly follow its call
     * `:renamed_call` - a call had the `id` of another call of its message; it is now called `to`
     * `:synthesised_result` - a call without a result was followed by something else; its result is now the error "interrupted"
+    * `:corrected_type` - an image, recording, film or file is of another media type than it says: it is sent as what it is, `to`
 
   `rest` has the other fields of the request, as they were given.
   """

@@ -39,10 +39,11 @@ defmodule AshAgent.Context.Options do
        "imported reasoning goes back as it came, and no other reasoning is sent. For Anthropic: `:deepseek` is a server that " <>
        "wants thinking back although it did not sign it."},
     {:previous_response_id, kept_id(),
-     "for OpenAI Responses: the id of the last response, which the API keeps together with everything before it. " <>
+     "for OpenAI Responses, and for the threads of Anthropic: the id of the last response, which the API keeps together with everything before it. " <>
        "Only what came later is sent: what follows the model's last message in the iteration `:since`, or in the " <>
        "whole conversation. Defaults to sending everything."},
-    {:conversation, kept_id(), "the same with the id of a conversation that the API keeps."}
+    {:conversation, kept_id(),
+     "for OpenAI Responses: the same with the id of a conversation that the API keeps."}
   ]
 
   @own [

@@ -16,10 +16,10 @@ defmodule AshAgent.Context.Requests do
   def checked_options(provider, opts),
     do: request_options(provider, Options.validate!(opts, :request))
 
-  # The options that one provider has. The API of OpenAI Responses keeps a part of the conversation itself.
+  # The options that some providers have: their APIs can keep a part of the conversation themselves.
   @owners [
-    previous_response_id: :openai_responses,
-    conversation: :openai_responses
+    previous_response_id: [:openai_responses, :anthropic],
+    conversation: [:openai_responses]
   ]
 
   # The dialects of each format.
@@ -36,8 +36,9 @@ defmodule AshAgent.Context.Requests do
       Caller.refuse!(words <> ": give one of them")
     end
 
-    for {name, owner} <- @owners, opts[name] != nil, provider != owner do
-      words = "is for #{inspect(owner)}; leave it out for #{inspect(provider)}"
+    for {name, owners} <- @owners, opts[name] != nil, provider not in owners do
+      owners = Enum.map_join(owners, " and ", &inspect/1)
+      words = "is for #{owners}; leave it out for #{inspect(provider)}"
       Caller.refuse!("option #{inspect(name)} #{words}")
     end
 

@@ -53,7 +53,15 @@ unauthorized authentication_error permission_error invalid_api_key invalid_authe
 unauthorized permission_denied accessdeniedexception unrecognizedclientexception expiredtokenexception
 unauthorized invalidsignatureexception
 invalid_request not_found_error model_not_found not_found invalid_argument failed_precondition
-invalid_request resourcenotfoundexception";
+invalid_request resourcenotfoundexception
+timeout base_resp_1001
+rate_limited base_resp_1002 base_resp_1041 base_resp_2045
+overloaded base_resp_2064
+unauthorized base_resp_1004 base_resp_2049
+quota base_resp_1008 base_resp_2056
+refused base_resp_1026 base_resp_1027
+server_error base_resp_1000 base_resp_1013 base_resp_1024 base_resp_1033
+invalid_request base_resp_1042 base_resp_2013";
 
 /// Vague names: servers give them to errors of every kind, so words and statuses count more.
 const VAGUE: &str = "\

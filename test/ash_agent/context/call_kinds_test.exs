@@ -466,7 +466,8 @@ defmodule AshAgent.Context.CallKindsTest do
       context = Context.new("Hi")
 
       for {provider, opts} <- [
-            {:anthropic, [previous_response_id: "r"]},
+            {:gemini, [previous_response_id: "r"]},
+            {:anthropic, [conversation: "c"]},
             {:openai_chat, [conversation: "c"]},
             {:openai_responses, [previous_response_id: "r", conversation: "c"]},
             {:openai_responses, [conversation: " "]},

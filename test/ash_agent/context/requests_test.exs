@@ -34,18 +34,25 @@ defmodule AshAgent.Context.RequestsTest do
   end
 
   describe "numbers that no float can hold" do
-    test "are refused where they would be sent as numbers" do
+    test "are sent as texts, and refused in fields of the caller" do
       number = Integer.pow(10, 400)
+      text = Integer.to_string(number)
       context = answered(%{n: number})
-      path = ["contents", 2, "parts", 0, "functionResponse", "response", "n"]
+      assert {:ok, request} = Context.request(context, :gemini)
+      [_, _, %{"parts" => [%{"functionResponse" => result}]}] = request["contents"]
+      assert result["response"] == %{"n" => text}
 
-      for function <- [:request, :encode_request] do
-        assert {:error, %Context.Error{reason: {:invalid, ^path, _}} = error} =
-                 apply(Context, function, [context, :gemini])
+      assert [%{change: :number_to_text, from: ^text, iteration: 1, position: 2}] =
+               Context.request_report(context, :gemini)
 
-        assert Exception.message(error) =~ "a number that a float can hold"
-        assert {:ok, _} = apply(Context, function, [context, :anthropic, []])
-      end
+      assert Context.request_report(context, :anthropic) == []
+      body = %{generationConfig: %{maxOutputTokens: number}}
+      path = ["generationConfig", "maxOutputTokens"]
+
+      assert {:error, %Context.Error{reason: {:invalid, ^path, _}} = error} =
+               Context.encode_request(context, :gemini, body: body)
+
+      assert Exception.message(error) =~ "a number that a float can hold"
 
       assert [%{tool_calls: [%{result: {:ok, %{n: ^number}}}]} | _] = Context.iterations(context)
       assert Context.equal?(Context.load!(Context.dump(context)), context)

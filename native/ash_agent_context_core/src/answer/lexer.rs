@@ -519,19 +519,18 @@ impl Lexer {
         }
     }
 
-    /// Reads a byte of an escape. Returns false if it has to be read again, since there is no such escape.
+    /// Reads a byte of an escape. Returns false if it has to be read again, since it is not part of one.
     fn escape(&mut self, byte: u8, sink: &mut impl Sink) -> bool {
         if self.escape == Escape::Backslash && byte == b'\'' {
             self.mend_text(MendKind::SingleQuotes, sink);
         }
-        let Some((next, letter)) = self.escape.feed(byte) else {
+        let escape = self.escape;
+        let say = &mut |letter: char| self.say(letter.encode_utf8(&mut [0; 4]), sink);
+        let Some((next, is_part)) = escape.feed(byte, say) else {
             return self.abandon(sink);
         };
         self.escape = next;
-        if let Some(letter) = letter {
-            self.say(letter.encode_utf8(&mut [0; 4]), sink);
-        }
-        true
+        is_part
     }
 }
 

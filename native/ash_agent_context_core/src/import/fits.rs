@@ -5,14 +5,14 @@ use std::collections::HashSet;
 
 use crate::log::call::ToolCall;
 use crate::log::ids::Ids;
-use crate::log::media::Media;
 use crate::log::message::Output;
 use crate::log::part::{check_addresses, Content, Part};
 use crate::log::provider::Provider;
 use crate::provider::accepts::sent_id;
 use crate::provider::facts::Rule;
-use crate::value::letters;
+use crate::provider::foreign::at;
 use crate::value::Value;
+use crate::value::{json, letters};
 
 /// Returns whether a message has no blank text, no thinking at its end where that is refused, and no call whose id or name the
 /// provider refuses.
@@ -27,6 +27,19 @@ pub fn message(provider: Provider, content: &Content, calls: &[ToolCall]) -> boo
     let takes = |call: &ToolCall| takes_id(&call.id, true) && takes_name(call.name.as_str());
     let leads = !provider.facts().has(Rule::ThoughtsLead) || !ends_in_thinking(content, calls);
     says && leads && calls.iter().all(takes)
+}
+
+/// Returns whether arguments that are JSON text have half a character, which no reader takes.
+pub fn has_half(element: &Value) -> bool {
+    let calls = at(element, "tool_calls").and_then(Value::as_list);
+    let functions = calls
+        .into_iter()
+        .flatten()
+        .filter_map(|call| at(call, "function"));
+    let mut texts = functions
+        .chain([element])
+        .filter_map(|of| at(of, "arguments")?.as_str());
+    texts.any(|text| text.contains("\\u") && json::replace_halves(text) != text)
 }
 
 /// Returns whether the model's thinking is the last in its message.
@@ -53,14 +66,13 @@ pub fn result(provider: Provider, output: &Output, is_error: bool) -> bool {
     }
 }
 
-/// Returns whether no text is blank, media are what they are called, and every address is one that a provider may fetch.
+/// Returns whether no text is blank, and every address is one that a provider may fetch.
 fn are_taken(parts: &[Part]) -> bool {
     let is_blank = |part: &Part| {
         // An empty text may have a signature.
         part.kind.text().is_some_and(|text| is_blank(text)) && part.provider_metadata.is_none()
     };
-    let is_mistyped = |part: &Part| Media::of(&part.kind).is_some_and(|media| media.is_corrected);
-    !parts.iter().any(|part| is_blank(part) || is_mistyped(part)) && check_addresses(parts).is_ok()
+    !parts.iter().any(is_blank) && check_addresses(parts).is_ok()
 }
 
 fn is_blank(text: &[u8]) -> bool {

@@ -10,6 +10,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::ids::file_names;
 use crate::log::iteration::Iteration;
+use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
 use crate::log::part::{first_of_items, Content, Part};
@@ -92,7 +93,22 @@ impl Importer {
         });
     }
 
+    /// Tells of media whose bytes are of another type than is said: that is what is sent of them.
+    fn tell_types(&mut self, element: usize, parts: &[Part]) {
+        let media = parts.iter().filter_map(|part| Media::of(&part.kind));
+        for media in media.filter(|media| media.is_corrected) {
+            self.elements.change_element(element);
+            self.repairs.push(Repair {
+                kind: RepairKind::CorrectedType,
+                message: element,
+                id: None,
+                to: media.media_type.as_deref().map(Into::into),
+            });
+        }
+    }
+
     fn push(&mut self, role: Role, content: Content, metadata: Option<Map>) {
+        self.tell_types(self.element, content.parts());
         let number = message_number(self.entries.len());
         self.elements.claim(number, self.element);
         let is_refused = self.refuses(|of| fits::message(of, &content, &[]));
@@ -176,6 +192,14 @@ impl Importer {
         let slot = exchanged.first_waiting(waiting)?;
         let call = exchanged.calls.get(slot)?;
         (!has_id || call.id.is_empty()).then_some((entry, slot))
+    }
+
+    /// Returns whether other messages may stand between a call and its result.
+    fn may_be_late(&self, entry: usize, slot: usize) -> bool {
+        let Some(ReadMessage::Assistant(exchanged)) = self.entries.get(entry) else {
+            return false;
+        };
+        exchanged.calls.get(slot).is_some_and(ToolCall::is_async)
     }
 
     /// Returns the conversation, with its repairs and the `rest` of the request.
@@ -339,6 +363,9 @@ impl Listen for Importer {
         let written = self.written.elements.get_mut(position);
         let written = written.and_then(Option::take);
         self.elements.push(element, written);
+        if fits::has_half(element) {
+            self.mark_refused();
+        }
     }
 
     fn prompt(&mut self, content: Content, json: Box<str>) {
@@ -412,6 +439,8 @@ impl Listen for Importer {
         if calls.is_empty() && says_nothing(&content) {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
+        let element = elements.first().copied().unwrap_or(self.element);
+        self.tell_types(element, content.parts());
         let speaks = matches!(content, Content::Text(_))
             || content.parts().iter().any(|part| part.kind.is_text());
         let is_refused = self.refuses(|of| fits::message(of, &content, &calls));
@@ -448,7 +477,7 @@ impl Listen for Importer {
                     };
                 }
                 self.entries.push(ReadMessage::Assistant(Exchanged {
-                    element: elements.first().copied().unwrap_or(self.element),
+                    element,
                     content,
                     metadata,
                     ..Exchanged::default()
@@ -485,7 +514,8 @@ impl Listen for Importer {
             return self.repair(kind, id.as_deref());
         };
         let last = self.entries.len() - 1;
-        if self.facts().has(Rule::HasItems) && entry < last && entry >= self.spoken {
+        let has_items = self.facts().has(Rule::HasItems);
+        if has_items && entry < last && (entry >= self.spoken || self.may_be_late(entry, slot)) {
             // Calls of the model in between do not matter.
             let (from, to) = (results_number(entry), results_number(last));
             self.elements.join_range(from, to);
@@ -494,6 +524,7 @@ impl Listen for Importer {
             self.elements.change(results_number(entry));
         }
         self.elements.claim(results_number(entry), self.element);
+        self.tell_types(self.element, answer.output.parts());
         let is_error = answer.status != Status::Ok;
         let is_refused = self.refuses(|of| fits::result(of, &answer.output, is_error))
             || self.repeats_file(answer.output.parts());

@@ -15,122 +15,103 @@ struct Form {
     reader: &'static str,
     /// The providers whose requests have it.
     providers: &'static [Provider],
-    /// Fields of a message.
-    fields: &'static [&'static str],
-    /// Types of messages and of their parts.
-    types: &'static [&'static str],
-    /// Keys of parts that have no type.
-    keys: &'static [&'static str],
-    /// The field of a message with its parts.
-    list: &'static str,
+    /// `.field` of a message, its `@role`, `:type` of a message or of one of its parts, `list.key` of a part without a type.
+    signs: &'static str,
 }
 
-const UI: &str = "the Vercel AI SDK's UI messages";
+const GUIDE: &str = "for which the guide \"Bringing your history\" has a function";
 
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 9] = [
     Form {
-        of: UI,
-        reader: "for which the guide \"Bringing your history\" has a function",
+        of: "the Vercel AI SDK's UI messages",
+        reader: GUIDE,
         providers: &[],
-        fields: &["toolInvocations"],
-        types: &[
-            "tool-invocation",
-            "tool-call",
-            "tool-result",
-            "step-start",
-            "dynamic-tool",
-        ],
-        keys: &[],
-        list: "content",
+        // No provider has parts with a type under this key.
+        signs: ".toolInvocations :tool-invocation :tool-call :tool-result :step-start :dynamic-tool parts.type",
     },
     Form {
         of: "LangChain's dumps",
-        reader: "for which the guide \"Bringing your history\" has a function",
+        reader: GUIDE,
         providers: &[],
-        fields: &["lc", "kwargs", "additional_kwargs", "response_metadata"],
-        types: &["human", "ai"],
-        keys: &[],
-        list: "content",
+        signs: ".lc .kwargs .additional_kwargs .response_metadata :human :ai",
+    },
+    Form {
+        of: "ShareGPT's",
+        reader: GUIDE,
+        providers: &[],
+        signs: ".from",
     },
     Form {
         of: "Anthropic's",
         reader: "which Import.from_request(%{\"messages\" => messages}, :anthropic) reads",
         providers: &[Anthropic],
-        fields: &[],
-        types: &["tool_use", "server_tool_use"],
-        keys: &[],
-        list: "content",
+        signs: ":tool_use :server_tool_use :tool_result",
     },
     Form {
         of: "Bedrock's",
         reader: "which Import.from_request(%{\"messages\" => messages}, :bedrock) reads",
         providers: &[Bedrock],
-        fields: &[],
-        types: &[],
-        keys: &[
-            "text",
-            "toolUse",
-            "toolResult",
-            "reasoningContent",
-            "cachePoint",
-        ],
-        list: "content",
+        signs: "content.text content.toolUse content.toolResult content.reasoningContent content.cachePoint",
     },
     Form {
         of: "Gemini's",
         reader: "which Import.from_request(%{\"contents\" => messages}, :gemini) reads",
         providers: &[Gemini],
-        fields: &[],
-        types: &[],
-        keys: &["functionCall", "functionResponse", "inlineData", "text"],
-        list: "parts",
+        signs: "parts.text parts.functionCall parts.functionResponse parts.inlineData parts.function_call \
+                parts.function_response parts.inline_data",
     },
     Form {
         of: "OpenAI Responses' items",
         reader: "which Import.from_request(%{\"input\" => messages}, :openai_responses) reads",
         providers: &[OpenAiResponses],
-        fields: &[],
-        types: &[
-            "function_call",
-            "function_call_output",
-            "custom_tool_call",
-            "custom_tool_call_output",
-            "input_text",
-            "output_text",
-        ],
-        keys: &[],
-        list: "content",
+        signs: ":function_call :function_call_output :custom_tool_call :custom_tool_call_output :input_text :output_text",
     },
     Form {
         of: "OpenAI's chat format",
-        reader:
-            "which Import.from_messages(messages) and Import.from_request(body, :openai_chat) read",
+        reader: CHAT,
         providers: &[OpenAiChat, Mistral, Ollama],
-        fields: &["tool_calls", "tool_call_id"],
-        types: &["image_url"],
-        keys: &[],
-        list: "content",
+        signs: ".tool_calls .tool_call_id @tool :image_url",
+    },
+    Form {
+        of: "OpenAI's chat format before there were tools",
+        reader: CHAT,
+        providers: &[OpenAiChat, Mistral],
+        signs: ".function_call @function",
     },
 ];
 
+const CHAT: &str =
+    "which Import.from_messages(messages) and Import.from_request(body, :openai_chat) read";
+
 impl Form {
-    fn is_of(&self, message: &Value) -> bool {
-        let is_typed = |value: &Value| {
-            let kind = name_at(value, "type");
-            kind.is_some_and(|kind| self.types.contains(&kind))
-        };
-        let is_part = |part: &Value| {
-            is_typed(part) || (!has(part, "type") && self.keys.iter().any(|key| has(part, key)))
-        };
-        let any = |list: &str, test: &dyn Fn(&Value) -> bool| match at(message, list) {
-            Some(Value::List(parts)) => parts.iter().any(test),
-            Some(part @ Value::Map(_)) => test(part),
-            _ => false,
-        };
-        // No provider has parts with a type under this key.
-        let is_ui = self.of == UI && any("parts", &|part| has(part, "type"));
-        let says = |field: &&str| at(message, field).is_some_and(says);
-        is_ui || is_typed(message) || self.fields.iter().any(says) || any(self.list, &is_part)
+    /// Returns whether a message has a sign of this form, other than one that it may have.
+    fn is_of(&self, message: &Value, known: &str) -> bool {
+        let mut signs = self.signs.split(' ').filter(|sign| *sign != known);
+        signs.any(|sign| {
+            if let Some(field) = sign.strip_prefix('.') {
+                return at(message, field).is_some_and(says);
+            }
+            if let Some(role) = sign.strip_prefix('@') {
+                return name_at(message, "role") == Some(role);
+            }
+            if let Some(kind) = sign.strip_prefix(':') {
+                let is_such = |value: &Value| name_at(value, "type") == Some(kind);
+                return is_such(message) || has_part(message, "content", is_such);
+            }
+            let (list, key) = sign.split_once('.').unwrap_or_default();
+            let is_typed = |part: &Value| has(part, "type");
+            has_part(message, list, |part| {
+                has(part, key) && (key == "type" || !is_typed(part))
+            })
+        })
+    }
+}
+
+fn has_part(message: &Value, list: &str, is_such: impl Fn(&Value) -> bool) -> bool {
+    match at(message, list) {
+        Some(Value::List(parts)) => parts.iter().any(is_such),
+        Some(part @ Value::Map(_)) => is_such(part),
+        _ => false,
     }
 }
 
@@ -138,14 +119,17 @@ fn says(field: &Value) -> bool {
     !matches!(field, Value::Nil) && *field != Value::List(Box::default())
 }
 
-/// Returns the error for messages in the form of another provider or program, if one of them is.
-pub(super) fn find(messages: &[Value], provider: Provider) -> Option<Error> {
-    let others = FORMS
-        .iter()
-        .filter(|form| !form.providers.contains(&provider));
+/// Returns the error for messages in the form of another provider or program, if one of them is. Without a provider they may be in
+/// OpenAI's form or in ours.
+pub(super) fn find(messages: &[Value], provider: Option<Provider>) -> Option<Error> {
+    let (of, known) = match provider {
+        Some(provider) => (provider, ""),
+        None => (OpenAiChat, ":tool_result"),
+    };
+    let others = FORMS.iter().filter(|form| !form.providers.contains(&of));
     let others: Vec<&Form> = others.collect();
     let found = messages.iter().enumerate().find_map(|(position, message)| {
-        let form = others.iter().find(|form| form.is_of(message))?;
+        let form = others.iter().find(|form| form.is_of(message, known))?;
         Some((position, form))
     });
     let (position, form) = found?;

@@ -56,7 +56,7 @@ impl Context {
         let mut body = Fields::read(body, "a request's body, a map or its JSON text")?;
         let list = provider.facts().list;
         if let Some(Value::List(messages)) = body.get(list) {
-            if let Some(error) = looks::find(messages, provider) {
+            if let Some(error) = looks::find(messages, Some(provider)) {
                 return Err(error.within(body.key(list)));
             }
         } else if let Some(error) = looks::find_list(&body, provider) {
@@ -76,7 +76,7 @@ impl Context {
         let Value::List(messages) = messages else {
             return Err(Error::invalid(Vec::new(), "a list of messages"));
         };
-        if let Some(error) = looks::find(&messages, Provider::OpenAiChat) {
+        if let Some(error) = looks::find(&messages, None) {
             return Err(error);
         }
         let mut history = Importer::of(None, Written::default());

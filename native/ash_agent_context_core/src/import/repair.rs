@@ -24,7 +24,7 @@ pub struct Repair {
     pub message: usize,
     /// The id of the call or result.
     pub id: Option<Box<str>>,
-    /// The id that the call has got.
+    /// The id that the call has got, or the type of media.
     pub to: Option<Box<str>>,
 }
 
@@ -43,5 +43,7 @@ words! {
         RenamedCall = "renamed_call",
         /// A call without a result, followed by another message, got an error as its result.
         SynthesisedResult = "synthesised_result",
+        /// Media said that they are of another type than their bytes.
+        CorrectedType = "corrected_type",
     }
 }

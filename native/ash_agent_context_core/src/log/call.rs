@@ -190,6 +190,12 @@ impl Default for Arguments {
 }
 
 impl ToolCall {
+    /// Returns whether the model goes on without the result, which may come at any time, as OpenAI Responses has it.
+    pub(crate) fn is_async(&self) -> bool {
+        let metadata = self.provider_metadata.as_ref();
+        metadata.and_then(|of| of.get_named("async")) == Some(&Value::Bool(true))
+    }
+
     /// Returns the call as one of this kind.
     pub(crate) fn of_kind(self, kind: CallKind) -> Self {
         Self { kind, ..self }

@@ -66,6 +66,15 @@ impl<'a> Media<'a> {
         })
     }
 
+    /// Returns the type in words: that of the bytes, and the given one if that is another.
+    pub fn type_words(&self, given: Option<&str>) -> Option<String> {
+        let known = self.media_type.as_deref().filter(|_| self.is_corrected);
+        match (known, given) {
+            (Some(known), Some(given)) => Some(format!("{known}, given as {given}")),
+            (known, given) => known.or(given).map(str::to_owned),
+        }
+    }
+
     pub fn is_image(&self) -> bool {
         self.class == Class::Image
     }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::log::hints::Ttl;
 use crate::log::memo::Memo;
 use crate::value::digest::Digest;
-use crate::value::numbers;
 
 /// The elements that messages or iterations add to a request's list, each after a comma.
 #[derive(Debug, Default)]
@@ -23,8 +22,6 @@ pub(crate) struct Piece {
     pub by_hand: Vec<ByHand>,
     /// Bytes of the longest result in it, where it has several iterations.
     pub longest: usize,
-    /// It has a number that JSON readers refuse.
-    pub exceeds: bool,
     /// The digest of the bytes, made on first use.
     digest: OnceLock<Digest>,
 }
@@ -61,7 +58,6 @@ impl Piece {
     /// Makes a piece of several iterations: each with its end and its shape. `longest` is the longest result of all.
     pub fn of(bytes: Vec<u8>, parts: Vec<(usize, Shape)>, longest: usize) -> Self {
         Self {
-            exceeds: numbers::exceed(&bytes),
             digest: OnceLock::new(),
             bytes: bytes.into_boxed_slice(),
             parts: parts.into_boxed_slice(),

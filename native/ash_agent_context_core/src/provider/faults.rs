@@ -40,10 +40,12 @@ impl Fault {
         let flat = matches!(node::text(node, "type"), Some("error"))
             || matches!(node::text(node, "object"), Some("error"));
         if let Some(told) = node::get(node, "base_resp").filter(|_| told.is_none()) {
-            // MiniMax's, with the status 200.
+            // MiniMax's, with the status 200. Its numbers mean other things elsewhere.
             let code = node::number(told, "status_code").filter(|code| *code != 0)?;
             let words = node::filled_text(told, "status_msg");
-            return Some(Self::provider(Some(&code.to_string()), words));
+            let name = format!("base_resp_{code}");
+            let code = code.to_string();
+            return Some(Self::tell(Some(&code), words, &[&name], None, None));
         }
         match (told, told.and_then(Node::as_str)) {
             (_, Some(message)) => Some(Self::provider(None, Some(message))),

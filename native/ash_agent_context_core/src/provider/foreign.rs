@@ -259,6 +259,13 @@ pub fn json_text(value: &Value) -> Part {
     text_part(crate::value::json::write(value).into_bytes().into())
 }
 
+/// Returns a call that only the provider keeps, of which a result is known.
+pub fn assumed_call(provider: Provider, id: &str, name: Option<&str>) -> ToolCall {
+    let name = Name::Text(name.unwrap_or("unknown").into());
+    let metadata = metadata_with(provider, [("assumed", Value::Bool(true))]);
+    call(Some(id.into()), name, Arguments::default(), Some(metadata))
+}
+
 /// Returns the error for a block that cannot stand in its message.
 pub fn refuse_misplaced(block: &Value) -> Error {
     let name = name_at(block, "type").unwrap_or("this");

@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::log::provider::Provider;
+use crate::provider::dialect::facts::object;
 use crate::value::word::words;
+use crate::value::Value;
 
 /// The options of a request.
 #[derive(Debug, Clone)]
@@ -67,7 +69,7 @@ words! {
     }
 }
 
-/// The part of the conversation that OpenAI Responses keeps itself.
+/// The part of the conversation that the provider keeps itself, as OpenAI Responses and Anthropic can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Known<'a> {
     /// Nothing: the request has all of it.
@@ -81,11 +83,16 @@ pub enum Known<'a> {
 
 impl<'a> Known<'a> {
     /// Returns the field of a request for it, and its value.
-    pub(crate) const fn field(self) -> Option<(&'static str, &'a str)> {
+    pub(crate) fn field(self, provider: Provider) -> Option<(&'static str, Value)> {
         match self {
             Self::Nothing => None,
-            Self::Response(id) => Some(("previous_response_id", id)),
-            Self::Conversation(id) => Some(("conversation", id)),
+            // From anthropic 2.14.0, `beta_thread_continue_params.py`.
+            Self::Response(id) if provider == Provider::Anthropic => {
+                let id = ("previous_message_id", Value::text(id));
+                Some(("thread", object([("type", Value::text("continue")), id])))
+            }
+            Self::Response(id) => Some(("previous_response_id", Value::text(id))),
+            Self::Conversation(id) => Some(("conversation", Value::text(id))),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::provider::options::{Options, Thinking};
 use crate::value::builder::Json;
 use crate::value::json::{AsJson, AsObject};
 use crate::value::letters;
+use crate::value::numbers;
 use crate::value::wording;
 use crate::value::{Map, Value};
 use crate::view::change::{Change, ChangeKind};
@@ -36,6 +37,8 @@ pub(crate) const fn open(is_model: bool) -> &'static str {
 pub(crate) struct Writer<'o> {
     pub json: Json,
     pub options: &'o Options<'o>,
+    /// Where it began to write.
+    start: usize,
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
@@ -48,6 +51,7 @@ impl<'o> Writer<'o> {
         Self {
             json: Json::default(),
             options,
+            start: 0,
             mark: None,
             by_hand: Vec::new(),
             changes: None,
@@ -58,13 +62,19 @@ impl<'o> Writer<'o> {
     /// Returns a writer that continues after existing elements.
     pub fn behind(elements: Vec<u8>, options: &'o Options<'o>) -> Self {
         Self {
+            start: elements.len(),
             json: Json(elements),
             ..Self::new(options)
         }
     }
 
-    /// Returns the elements, the mark and the marks that were set by hand.
-    pub fn into_parts(self) -> (Vec<u8>, Option<usize>, Vec<ByHand>) {
+    /// Returns the elements, the mark and the marks that were set by hand. Numbers that no provider takes are texts.
+    pub fn into_parts(mut self) -> (Vec<u8>, Option<usize>, Vec<ByHand>) {
+        let quoted = numbers::quote(&mut self.json.0, self.start);
+        let marks = self.by_hand.iter_mut().map(|mark| &mut mark.at);
+        for mark in marks.chain(&mut self.mark) {
+            *mark += 2 * quoted.iter().filter(|end| **end <= *mark).count();
+        }
         (self.json.0, self.mark, self.by_hand)
     }
 
@@ -76,7 +86,12 @@ impl<'o> Writer<'o> {
         }
     }
 
-    pub fn changes(self) -> Vec<Change> {
+    pub fn changes(mut self) -> Vec<Change> {
+        for place in numbers::find(&self.json.0) {
+            let number = letters::utf8(self.json.0.get(place).unwrap_or_default()).into_owned();
+            let text = format!("\"{number}\"");
+            self.report_change(ChangeKind::NumberToText, number, Some(&text));
+        }
         self.changes.unwrap_or_default()
     }
 

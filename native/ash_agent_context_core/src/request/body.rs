@@ -20,7 +20,7 @@ use crate::provider::options::Options;
 use crate::provider::writer;
 use crate::request::item::{items, shared_elements, Item, Placed};
 use crate::request::located::{from_cover, Located};
-use crate::request::segment::{check_numbers, Segment};
+use crate::request::segment::Segment;
 use crate::request::slice::Slice;
 use crate::value::builder::Json;
 
@@ -129,13 +129,7 @@ impl<'a, 'o> Body<'a, 'o> {
         head.value(self.facts.list);
         head.raw(":[");
         let chosen = self.choose_marks();
-        let exceeds = self.exceeds(&head);
-        let left = self.left;
-        let segments = self.segments(head, &chosen);
-        if exceeds {
-            check_numbers(&segments, left)?;
-        }
-        Ok(segments)
+        Ok(self.segments(head, &chosen))
     }
 
     /// Returns the system prompt and the list without marks, which is what the provider has before the answer; and the position
@@ -173,7 +167,10 @@ impl<'a, 'o> Body<'a, 'o> {
             iteration: self.context.first_number(),
             position: 0,
         };
-        let slice = match placed.item.imported_elements(self.options) {
+        let imported = placed.item.imported_elements(self.options);
+        // Where the user is first, the prompt is no element of the list.
+        let is_taken = |text: &&str| !self.facts.has(Rule::UserFirst) || !text.starts_with(',');
+        let slice = match imported.filter(is_taken) {
             Some(imported) => Slice::lend(imported.as_bytes(), Shape::default(), 0),
             None => {
                 self.tell(placed);
@@ -333,10 +330,15 @@ impl<'a, 'o> Body<'a, 'o> {
                 let mut slice =
                     Slice::lend(elements.as_bytes(), first.item.shape(), first.iteration);
                 slice.is_before = self.is_before(first.item);
-                slice.follows_user = self.follows_user(first.item);
+                let is_row = self.is_row(first.item);
+                slice.follows_user = is_row;
                 slice.is_prefix = self.facts.continues(elements);
+                let before = self.slices.len();
                 self.add(slice);
-                self.imported = unit;
+                let last = self.slices.last().filter(|_| self.slices.len() > before);
+                if last.is_some_and(|last| last.follows_user == is_row) {
+                    self.imported = unit;
+                }
             }
             None => {
                 unit.drain(..)
@@ -353,12 +355,16 @@ impl<'a, 'o> Body<'a, 'o> {
         let items: Vec<_> = unit.iter().map(|placed| placed.item).collect();
         let elements = shared_elements(&items, self.options)?;
         let goes_on = self.joins(self.model_last, first.item.is_model());
-        (!goes_on).then_some(elements)
+        let follows_row = self.slices.last().is_some_and(|last| last.follows_user);
+        let is_misplaced = (self.model_last != Some(false) || follows_row)
+            && self.is_row(first.item)
+            && !self.is_written_row(first.item);
+        (!goes_on && !is_misplaced).then_some(elements)
     }
 
     fn add_item(&mut self, placed: Placed<'a>) -> Result<(), Error> {
         let mut slice = self.slice(placed.item, placed.iteration)?;
-        slice.follows_user = self.follows_user(placed.item);
+        slice.follows_user = self.is_written_row(placed.item);
         self.add(slice);
         self.tell(placed);
         Ok(())
@@ -409,9 +415,15 @@ impl<'a, 'o> Body<'a, 'o> {
             && !self.facts.has(Rule::UserFirst)
     }
 
-    /// Returns whether an item needs a row of the user before it. Anthropic takes system rows only after one, which a view may
-    /// hide.
-    pub(super) fn follows_user(&self, item: Item<'_>) -> bool {
+    /// Returns whether an item goes as a system row in the list. Anthropic takes one only after the user and before the model
+    /// (pydantic-ai#6765), which a view may hide. One with texts alone is the user's elsewhere.
+    pub(super) fn is_row(&self, item: Item<'_>) -> bool {
+        let is_text = || item.is_system() && item.imported_elements(self.options).is_some();
+        self.is_written_row(item) || (self.facts.has(Rule::UserFirst) && is_text())
+    }
+
+    /// Returns whether it is such a row also where the rules write it.
+    fn is_written_row(&self, item: Item<'_>) -> bool {
         self.facts.has(Rule::UserFirst) && item.is_system_row(self.options)
     }
 
@@ -449,8 +461,30 @@ impl<'a, 'o> Body<'a, 'o> {
         self.run = None;
         let begins_with_model = slice.shape.begins_with_model;
         // Only the last message may ask for its continuation.
-        if self.joins(self.model_last, begins_with_model) || self.ends_with_prefix() {
+        let follows_row = |last: &mut Slice<'_>| last.follows_user && !begins_with_model;
+        if self.joins(self.model_last, begins_with_model)
+            || self.ends_with_prefix()
+            || self.slices.last_mut().is_some_and(follows_row)
+        {
             self.remake_imported(slice.number);
+        }
+        // What the user says after a system row goes before it; a second row is refused.
+        let row = self.slices.pop_if(follows_row);
+        if row.is_some() {
+            let what = match slice.follows_user {
+                true => ChangeKind::DroppedPart,
+                false => ChangeKind::MovedPart,
+            };
+            let change = || Change {
+                what,
+                from: "message".to_owned(),
+                to: None,
+            };
+            self.report_change(change, slice.number, 0);
+            if slice.follows_user {
+                self.slices.extend(row);
+                return;
+            }
         }
         let wants_user = match slice.shape.begins_with_calls {
             true => self.facts.has(Rule::UserBeforeCalls),
@@ -478,6 +512,7 @@ impl<'a, 'o> Body<'a, 'o> {
             self.model_last = Some(slice.shape.ends_with_model);
         }
         self.slices.push(slice);
+        self.slices.extend(row);
     }
 
     /// Writes the last element by the rules if it was imported, since imported ones may have any form. It may vanish.
@@ -489,7 +524,9 @@ impl<'a, 'o> Body<'a, 'o> {
         self.model_last = self.before_imported;
         for placed in std::mem::take(&mut self.imported) {
             let piece = placed.item.encode(self.options);
-            self.add(Slice::of(Arc::new(piece), 0..1, number));
+            let mut slice = Slice::of(Arc::new(piece), 0..1, number);
+            slice.follows_user = self.is_written_row(placed.item);
+            self.add(slice);
             self.tell(placed);
         }
     }

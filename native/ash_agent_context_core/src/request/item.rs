@@ -11,7 +11,7 @@ use crate::provider::openai_chat::beside::goes_back;
 use crate::provider::options::Options;
 use crate::provider::room;
 use crate::provider::writer::Writer;
-use crate::value::{Map, Size, Value};
+use crate::value::{numbers, Map, Size, Value};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
@@ -130,9 +130,10 @@ impl<'a> Item<'a> {
 
     /// Returns the elements that it was imported with, if they are sent.
     pub fn imported_elements(self, options: &Options<'_>) -> Option<&'a str> {
-        // Breakpoints and changed texts are only in elements that the rules write.
+        // Breakpoints, changed texts and numbers as text are only in elements that the rules write.
         let anew = options.cache || self.is_remade || self.rendering() != 0;
-        self.elements(options).filter(|_| !anew)
+        let elements = self.elements(options).filter(|_| !anew);
+        elements.filter(|elements| numbers::find(elements.as_bytes()).is_empty())
     }
 
     /// Returns the elements that it was imported with.

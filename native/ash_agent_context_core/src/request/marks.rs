@@ -5,7 +5,6 @@ use crate::request::body::Body;
 use crate::request::segment::Segment;
 use crate::request::slice::{Mark, Slice};
 use crate::value::builder::Json;
-use crate::value::numbers;
 
 /// The number of iterations between two cache breakpoints that stay in place.
 const CACHE_STEP: u64 = 5;
@@ -95,13 +94,6 @@ impl<'a> Body<'a, '_> {
             windows.filter(|at| *at == sign).count()
         };
         self.list_marked().map(|(_, slice)| windows(slice)).sum()
-    }
-
-    /// Returns whether the request has a number that JSON readers refuse.
-    pub(super) fn exceeds(&self, head: &Json) -> bool {
-        let exceeds = |json: &Json| numbers::exceed(&json.0);
-        let before = self.system.as_ref().map(|(before, _)| before);
-        exceeds(head) || before.is_some_and(exceeds) || self.any(Slice::exceeds)
     }
 
     /// Returns whether any slice that is sent is such a one, including the system prompt.

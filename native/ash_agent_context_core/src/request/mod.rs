@@ -29,7 +29,7 @@ use crate::log::iteration::Iteration;
 use crate::log::served::SplitPairs;
 use crate::provider::facts::Rule;
 use crate::value::json::AsJson;
-use crate::value::{structs, Map, Value};
+use crate::value::{numbers, structs, Map, Value};
 use crate::view::checking::Unbound;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
@@ -91,12 +91,13 @@ impl Context {
         let mut seen = HashSet::new();
         // Tools that run in a container are refused without it. Its expiry is not checked: the provider restores a container for
         // weeks after the time that the answer names.
+        let known = options.known.field(options.provider);
         let mut container = facts.container.zip(self.log.ids.container());
         for (key, value) in body.iter() {
             let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
                 continue;
             };
-            let is_known = options.known.field().is_some_and(|(known, _)| known == key);
+            let is_known = known.as_ref().is_some_and(|(known, _)| *known == key);
             if key == facts.list || Some(key) == facts.system() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
@@ -105,6 +106,7 @@ impl Context {
             let value = named.as_ref().unwrap_or(value);
             head.value(key);
             head.raw(":");
+            let start = head.0.len();
             match fragment(value).map(structs::ready) {
                 None => head.value(&AsJson(value)),
                 Some(Some(ready)) => drop(head.raw(ready.get())),
@@ -114,12 +116,17 @@ impl Context {
                     return Err(Error::invalid(path, "the text of one JSON value"));
                 }
             }
+            if !numbers::find(head.0.get(start..).unwrap_or_default()).is_empty() {
+                let path = numbers::find_path(value, vec![Value::text(key)]);
+                return Err(Error::invalid(path, "a number that a float can hold"));
+            }
             head.raw(",");
         }
-        for (key, id) in options.known.field().into_iter().chain(container) {
+        let container = container.map(|(key, id)| (key, Value::text(id)));
+        for (key, id) in known.into_iter().chain(container) {
             head.value(key);
             head.raw(":");
-            head.value(id);
+            head.value(&AsJson(&id));
             head.raw(",");
         }
         Body::new(self, options).finish(head)

@@ -210,7 +210,7 @@ impl<'a> Body<'a, '_> {
             let imported = item.imported_elements(self.options);
             imported.is_some_and(|elements| {
                 alternates || self.facts.continues(elements) || self.is_before(item)
-            }) || self.follows_user(item)
+            }) || self.is_row(item)
         };
         !items(iteration, rendering, self.options).any(is_bound)
     }

@@ -4,12 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Error;
 use crate::log::piece::Piece;
-use crate::value::{numbers, MAX_DEPTH};
-
-/// The most levels of a request: its own, and those of values in it.
-const DEPTH: usize = 2 * MAX_DEPTH;
 
 /// A run of a request's bytes.
 #[derive(Debug)]
@@ -49,19 +44,5 @@ impl KeptBytes {
             .bytes()
             .get(self.range.clone())
             .unwrap_or_default()
-    }
-}
-
-/// Refuses a number that JSON readers refuse, looking at no more than `most` bytes.
-///
-/// # Errors
-/// [`Error::Invalid`] with the path to it; [`Error::TooMuchWork`].
-pub(crate) fn check_numbers(segments: &[Segment<'_>], most: usize) -> Result<(), Error> {
-    let length = segments.iter().map(|segment| segment.bytes().len()).sum();
-    most.checked_sub(length).ok_or(Error::TooMuchWork)?;
-    let bytes = segments.iter().flat_map(Segment::bytes).copied();
-    match numbers::find(&bytes.collect::<Vec<_>>(), DEPTH) {
-        Some(path) => Err(Error::invalid(path, "a number that a float can hold")),
-        None => Ok(()),
     }
 }

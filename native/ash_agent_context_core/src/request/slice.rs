@@ -8,7 +8,6 @@ use crate::log::hints::Ttl;
 use crate::log::piece::{Piece, Shape};
 use crate::request::segment::{KeptBytes, Segment};
 use crate::value::digest::Digest;
-use crate::value::numbers;
 
 /// A place where a cache breakpoint may stand.
 #[derive(Clone, Copy)]
@@ -98,14 +97,6 @@ impl<'a> Slice<'a> {
     /// Returns the number of these bytes.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start) as u64
-    }
-
-    /// Returns whether it has a number that JSON readers refuse, or is from a piece that has one.
-    pub fn exceeds(&self) -> bool {
-        match &self.kept {
-            Some((piece, _)) => piece.exceeds,
-            None => numbers::exceed(self.bytes()),
-        }
     }
 
     /// Returns the piece, if this is the whole of one.

@@ -62,9 +62,10 @@ fn pixels(width: u64, height: u64) -> u64 {
 }
 
 /// Returns the tokens of a file: a text by its bytes, a PDF by its pages, an image as an image, and the same number for any other
-/// file and for one that is elsewhere.
-pub(crate) fn file(file: &MediaPart) -> u64 {
-    let kind = FileKind::of(file.media_type.as_deref(), file.filename.as_deref());
+/// file and for one that is elsewhere. `corrected` is the type of its bytes, if it says that it is of another one.
+pub(crate) fn file(file: &MediaPart, corrected: Option<&str>) -> u64 {
+    let given = corrected.or(file.media_type.as_deref());
+    let kind = FileKind::of(given, file.filename.as_deref());
     match (kind, &file.source) {
         (FileKind::Image, source) => image(source),
         (FileKind::Text, Source::Data(data)) => chunks(data)

@@ -8,8 +8,9 @@ pub use text::Method;
 
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
+use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output, Role};
-use crate::log::part::{Class, Content, MediaPart, Part, PartKind};
+use crate::log::part::{Class, Content, Part, PartKind};
 use crate::value::json;
 use crate::value::Value;
 
@@ -42,7 +43,9 @@ impl Message {
                         PartKind::ProviderBlock { data, .. } => {
                             said += method.text(json::write(&Value::Map(data.clone())).as_bytes());
                         }
-                        PartKind::Media(media) => tokens.media += media_tokens(media),
+                        kind @ PartKind::Media(_) => {
+                            tokens.media += media_tokens(kind).unwrap_or(0)
+                        }
                     }
                 }
             }
@@ -88,13 +91,19 @@ impl Outcome {
 
 fn part_tokens(method: Method, part: &Part) -> u64 {
     let text = part.kind.text().map(|text| method.text(text));
-    text.or_else(|| part.kind.media().map(media_tokens))
-        .unwrap_or(0)
+    text.or_else(|| media_tokens(&part.kind)).unwrap_or(0)
 }
 
-fn media_tokens(part: &MediaPart) -> u64 {
-    match part.class {
+/// Returns the tokens of media by what their bytes are, as they are sent.
+fn media_tokens(kind: &PartKind) -> Option<u64> {
+    let (part, sent) = (kind.media()?, Media::of(kind)?);
+    let class = match sent.is_corrected {
+        true => sent.class,
+        false => part.class,
+    };
+    let corrected = sent.media_type.filter(|_| sent.is_corrected);
+    Some(match class {
         Class::Image => media::image(&part.source),
-        _ => media::file(part),
-    }
+        _ => media::file(part, corrected.as_deref()),
+    })
 }

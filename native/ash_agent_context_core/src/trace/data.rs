@@ -7,9 +7,9 @@ use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
-use crate::log::media_type::normal;
+use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output};
-use crate::log::part::{Class, Content, MediaPart, Part, PartKind, Source};
+use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
 use crate::log::provider::Provider;
 use crate::log::reply::{Finish, Reply};
 use crate::prices::list::Prices;
@@ -284,24 +284,29 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 self.text(json, "text", json::write(&Value::Map(data.clone())).into());
             }
             PartKind::RedactedThinking(_) => {}
-            PartKind::Media(media) => self.media(json, media),
+            kind @ PartKind::Media(media) => self.media(json, media, Media::of(kind)),
         }
     }
 
     /// Writes images whole, and of other media only the description: a page is not an archive of files.
-    fn media(&mut self, json: &mut JsonObject<'_>, media: &MediaPart) {
-        let media_type = media.media_type.as_deref();
-        for (key, text) in [("name", media.filename.as_deref()), ("media", media_type)] {
+    fn media(&mut self, json: &mut JsonObject<'_>, media: &MediaPart, sent: Option<Media<'_>>) {
+        let given = media.media_type.as_deref();
+        let of = sent.as_ref().and_then(|sent| sent.type_words(given));
+        for (key, text) in [
+            ("name", media.filename.as_deref()),
+            ("media", of.as_deref()),
+        ] {
             if let Some(text) = text {
                 self.text(json, key, text.into());
             }
         }
         match &media.source {
             Source::Data(data) => {
-                let media_type = normal(media_type.unwrap_or_default());
-                let is_image = IMAGES.contains(&&*media_type);
-                if is_image && media.class == Class::Image {
-                    json.text("shown", &media_type);
+                let media_type = sent.as_ref().and_then(|sent| sent.media_type.as_deref());
+                let media_type = media_type.unwrap_or_default();
+                let is_image = IMAGES.contains(&media_type);
+                if is_image && sent.as_ref().is_some_and(Media::is_image) {
+                    json.text("shown", media_type);
                     self.text(json, "data", data.as_ref().into());
                 }
                 json.field("bytes", &(data.len() / 4 * 3));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::log::call::ToolCall;
+use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
 use crate::trace::shown::MaskedEntry;
@@ -118,22 +119,19 @@ pub(super) fn part_text(part: &Part) -> Cow<'_, str> {
             let kind = data.get_named("type").and_then(Value::as_str);
             format!("({}: {})", provider.name(), kind.unwrap_or("a block")).into()
         }
-        PartKind::Media(media) => media_words(media).into(),
+        kind @ PartKind::Media(media) => media_words(media, Media::of(kind)).into(),
     }
 }
 
 /// Returns `(image: image/png)` or `(file: plan.pdf, application/pdf)`.
-fn media_words(media: &MediaPart) -> String {
+fn media_words(media: &MediaPart, sent: Option<Media<'_>>) -> String {
     let place = match &media.source {
         Source::Url(url) if !url.starts_with("data:") => Some(&**url),
         Source::Stored { id, .. } => Some(&**id),
         _ => None,
     };
-    let known = [
-        media.filename.as_deref(),
-        media.media_type.as_deref(),
-        place,
-    ];
+    let of = sent.and_then(|sent| sent.type_words(media.media_type.as_deref()));
+    let known = [media.filename.as_deref(), of.as_deref(), place];
     let known: Vec<&str> = known.into_iter().flatten().collect();
     format!("({}: {})", media.class.name(), known.join(", "))
 }

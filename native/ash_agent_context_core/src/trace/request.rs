@@ -222,6 +222,7 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::CallToFunction => "a call became one of a function",
         ChangeKind::CorrectedType => "a media type was corrected",
         ChangeKind::ResultToText => "a result became text",
+        ChangeKind::NumberToText => "a number that no float can hold became text",
         ChangeKind::AddedMessage => "a user message was added",
     }
 }

@@ -219,13 +219,16 @@ impl<'a> Scan<'a> {
                 return None;
             }
             self.rest = rest;
-            let (next, letter) = escape.feed(*byte)?;
-            escape = next;
-            if let Some(letter) = letter {
+            let mut said = None;
+            (escape, _) = escape.feed(*byte, &mut |letter| {
+                said.get_or_insert(letter);
+            })?;
+            if let Some(letter) = said {
                 let mut bytes = [0; 4];
                 self.plain
                     .extend_from_slice(letter.encode_utf8(&mut bytes).as_bytes());
-                return Some(());
+                // It may be half of a pair, which is not JSON.
+                return (letter != char::REPLACEMENT_CHARACTER).then_some(());
             }
         }
     }

@@ -15,43 +15,57 @@ pub(crate) enum Escape {
 }
 
 impl Escape {
-    /// Reads a byte. Returns the next state, and the letter if it is complete; `None` if there is no such escape.
+    /// Reads a byte, and says the letters that are complete. Returns the next state, and whether the byte was part of the escape;
+    /// `None` if there is no such escape. Half of a pair is a replacement character.
     #[inline]
-    pub fn feed(self, byte: u8) -> Option<(Self, Option<char>)> {
+    pub fn feed(self, byte: u8, say: &mut impl FnMut(char)) -> Option<(Self, bool)> {
         let digit = || char::from(byte).to_digit(16);
-        let letter = |letter| Some((Self::None, Some(letter)));
-        let next = |escape| Some((escape, None));
-        match self {
-            Self::None => next(Self::None),
+        let next = |escape| Some((escape, true));
+        let letter = match self {
+            Self::None => return next(Self::None),
             Self::Backslash => match byte {
-                b'"' | b'\\' | b'/' | b'\'' => letter(char::from(byte)),
-                b'b' => letter('\u{8}'),
-                b'f' => letter('\u{c}'),
-                b'n' => letter('\n'),
-                b'r' => letter('\r'),
-                b't' => letter('\t'),
-                b'u' => next(Self::Unicode(0, 0)),
-                _ => None,
+                b'"' | b'\\' | b'/' | b'\'' => char::from(byte),
+                b'b' => '\u{8}',
+                b'f' => '\u{c}',
+                b'n' => '\n',
+                b'r' => '\r',
+                b't' => '\t',
+                b'u' => return next(Self::Unicode(0, 0)),
+                _ => return None,
             },
             Self::Unicode(came, number) => {
                 let number = number * 16 + digit()?;
                 match (came, number) {
-                    (0..=2, _) => next(Self::Unicode(came + 1, number)),
-                    (_, 0xD800..=0xDBFF) => next(Self::Half(number, 0)),
-                    _ => letter(char::from_u32(number)?),
+                    (0..=2, _) => return next(Self::Unicode(came + 1, number)),
+                    (_, 0xD800..=0xDBFF) => return next(Self::Half(number, 0)),
+                    _ => char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER),
                 }
             }
-            Self::Half(half, 0) if byte == b'\\' => next(Self::Half(half, 1)),
-            Self::Half(half, 1) if byte == b'u' => next(Self::Pair(half, 0, 0)),
-            Self::Half(..) => None,
+            Self::Half(half, 0) if byte == b'\\' => return next(Self::Half(half, 1)),
+            Self::Half(half, 1) if byte == b'u' => return next(Self::Pair(half, 0, 0)),
+            Self::Half(_, came) => {
+                say(char::REPLACEMENT_CHARACTER);
+                return match came {
+                    0 => Some((Self::None, false)),
+                    _ => Self::Backslash.feed(byte, say),
+                };
+            }
             Self::Pair(half, came, number) => {
                 let number = number * 16 + digit()?;
                 if came < 3 {
                     return next(Self::Pair(half, came + 1, number));
                 }
-                let low = number.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
-                letter(char::from_u32(0x10000 + ((half - 0xD800) << 10) + low)?)
+                let low = number.checked_sub(0xDC00).filter(|low| *low < 0x400);
+                let pair =
+                    low.and_then(|low| char::from_u32(0x10000 + ((half - 0xD800) << 10) + low));
+                let Some(pair) = pair else {
+                    say(char::REPLACEMENT_CHARACTER);
+                    return Self::Unicode(came, number >> 4).feed(byte, say);
+                };
+                pair
             }
-        }
+        };
+        say(letter);
+        next(Self::None)
     }
 }

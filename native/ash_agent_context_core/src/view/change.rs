@@ -52,6 +52,8 @@ words! {
         PartToText = "part_to_text",
         /// A result that is an object became text, since the provider would misread it.
         ResultToText = "result_to_text",
+        /// A number that no float can hold became text.
+        NumberToText = "number_to_text",
         /// A message of which nothing is left was left out.
         DroppedMessage = "dropped_message",
         /// A call of a kind that the provider does not know became one of a function.

@@ -1061,6 +1061,21 @@ proptest! {
     }
 
     #[test]
+    fn half_of_a_character_is_replaced_however_it_comes(units in proptest::collection::vec(unit(), 0..8), cuts in proptest::collection::vec(any::<usize>(), 0..8)) {
+        let (texts, numbers): (Vec<_>, Vec<_>) = units.into_iter().unzip();
+        let expected = String::from_utf16_lossy(&numbers);
+        let expected = map(vec![("a", Value::text(&expected))]);
+        let answer = answer_type(r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#);
+        let json = format!("{{\"a\":\"{}\"}}", texts.concat());
+        // In prose, the same reader reads it that reads a stream.
+        for text in [&json, &format!("Sure: {json}")] {
+            prop_assert_eq!(answer.read(text, false).value, Some(expected.clone()), "{}", text);
+            let parts = follow(&answer, &pieces(text, cuts.clone())).concat();
+            prop_assert_eq!(put_together(&parts), Some(expected.clone()), "{}", text);
+        }
+    }
+
+    #[test]
     fn any_text_is_read_in_any_pieces_without_a_panic(text in "[{}\\[\\]\"':,/*\\\\ \nabu0-9`.“”=>-]{0,60}", cuts in proptest::collection::vec(any::<usize>(), 0..8)) {
         let order = order();
         let _ = order.read(&text, false);
@@ -1073,6 +1088,19 @@ proptest! {
 }
 
 /// A type that takes everything.
+/// A letter as JSON has it, and its number in UTF-16: halves of characters, in pairs or not, and what is next to them.
+fn unit() -> impl Strategy<Value = (String, u16)> {
+    let escape = |number: u16| (format!("\\u{number:04x}"), number);
+    let halves = [0xD83D, 0xDBFF, 0xD800, 0xDE00, 0xDC00, 0xDFFF, 0x41];
+    let letter = |letter: &str, number| (letter.to_owned(), number);
+    prop_oneof![
+        5 => proptest::sample::select(halves.map(escape).to_vec()),
+        2 => Just(letter("u", u16::from(b'u'))),
+        1 => Just(letter("\\n", u16::from(b'\n'))),
+        1 => Just(letter("\\\\", u16::from(b'\\'))),
+    ]
+}
+
 fn any_type() -> AnswerType {
     answer_type("{}")
 }

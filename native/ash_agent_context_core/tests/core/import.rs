@@ -2,8 +2,8 @@
 
 use crate::make::sent_with;
 use ash_agent_context_core::{
-    json, time, Context, Defaults, Error, Imported, MessageRef, Options, Output, Provider, Repair,
-    RepairKind, Role, Status, Value, BODY_DEPTH,
+    json, time, Context, Defaults, Error, Imported, Known, MessageRef, Options, Output, Provider,
+    Repair, RepairKind, Role, Status, Value, BODY_DEPTH,
 };
 
 fn defaults() -> Defaults<'static> {
@@ -581,5 +581,190 @@ fn gemini_takes_an_object_where_a_list_is_meant() {
                 sent(&wanted.context, provider)
             );
         }
+    }
+}
+
+/// Arguments are JSON text within JSON: what no reader takes in them does not go back.
+#[test]
+fn half_of_a_character_in_arguments_is_replaced() {
+    let table = [
+        (
+            r#"{\"a\":\"b\\ud83d\", \"c\":1}"#,
+            r#"{"a":"b\ufffd", "c":1}"#,
+        ),
+        (r#"{\"a\":\"\\ude00\"}"#, r#"{"a":"\ufffd"}"#),
+        // These go back as they came.
+        (r#"{\"a\": \"\\ud83d\\ude00\"}"#, r#"{"a": "\ud83d\ude00"}"#),
+        (r#"{\"a\":  1}"#, r#"{"a":  1}"#),
+        (r"{}", r"{}"),
+        ("", ""),
+    ];
+    for (given, expected) in table {
+        let chat = format!(
+            r#"{{"messages":[{{"role":"user","content":"Hi"}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"abcdefghi","type":"function","function":{{"name":"f","arguments":"{given}"}}}}]}},{{"role":"tool","tool_call_id":"abcdefghi","content":"1"}}]}}"#
+        );
+        let responses = format!(
+            r#"{{"input":[{{"role":"user","content":"Hi"}},{{"type":"function_call","call_id":"abcdefghi","name":"f","arguments":"{given}"}},{{"type":"function_call_output","call_id":"abcdefghi","output":"1"}}]}}"#
+        );
+        let bodies = [
+            (Provider::OpenAiChat, &chat),
+            (Provider::Mistral, &chat),
+            (Provider::OpenAiResponses, &responses),
+        ];
+        for (provider, body) in bodies {
+            let context = request(body, provider).unwrap().context;
+            for context in [&context, &crate::make::reload(&context)] {
+                let sent: serde_json::Value =
+                    serde_json::from_str(&sent_with(context, &Options::new(provider))).unwrap();
+                let call = sent.pointer("/messages/1/tool_calls/0/function/arguments");
+                let arguments = call.or(sent.pointer("/input/1/arguments")).unwrap();
+                assert_eq!(arguments.as_str().unwrap(), expected, "{provider:?}");
+            }
+        }
+    }
+}
+
+/// Anthropic takes a system row after the user and before the model, and no two of them (verified live in pydantic-ai#6765).
+#[test]
+fn system_rows_of_anthropic_stand_after_the_user_and_before_the_model() {
+    let row = |letter: char| match letter {
+        'u' => r#"{"role":"user","content":"u"}"#,
+        'a' => r#"{"role":"assistant","content":"a"}"#,
+        's' => r#"{"role":"system","content":"s"}"#,
+        _ => r#"{"role":"system","content":[{"type":"tool_addition","tool":{"name":"t"}}]}"#,
+    };
+    let lists = (1..5).flat_map(|length| {
+        (0..4_usize.pow(length)).map(move |number| {
+            let letter = |at| ['u', 'a', 's', 't'][number / 4_usize.pow(at) % 4];
+            (0..length).map(letter).collect::<String>()
+        })
+    });
+    for list in lists {
+        let rows: Vec<_> = list.chars().map(row).collect();
+        let body = format!(r#"{{"messages":[{}]}}"#, rows.join(","));
+        let context = request(&body, Provider::Anthropic).unwrap().context;
+        for context in [&context, &crate::make::reload(&context)] {
+            let sent = sent_with(context, &Options::new(Provider::Anthropic));
+            let sent: serde_json::Value = serde_json::from_str(&sent).unwrap();
+            let messages = sent["messages"].as_array().unwrap();
+            let roles = messages
+                .iter()
+                .map(|message| message["role"].as_str().unwrap());
+            let roles: Vec<_> = roles.collect();
+            for (at, _) in roles
+                .iter()
+                .enumerate()
+                .filter(|(_, role)| **role == "system")
+            {
+                assert!(at > 0 && roles[at - 1] == "user", "{list}: {roles:?}");
+                let next = roles.get(at + 1).copied();
+                assert!(
+                    matches!(next, None | Some("assistant")),
+                    "{list}: {roles:?}"
+                );
+            }
+            // Nothing is lost but a second row with tools before one answer, and a list that was right comes back as it was.
+            let all = sent.to_string();
+            let count = |what: &str| all.matches(what).count();
+            for (letter, said) in [('u', r#""u""#), ('a', r#""a""#), ('s', r#""s""#)] {
+                assert_eq!(count(said), list.matches(letter).count(), "{list}: {all}");
+            }
+            let turns = list.split('a').filter(|turn| turn.contains('t'));
+            assert_eq!(count("addition"), turns.count(), "{list}: {all}");
+            let is_right =
+                ["us", "ut", "usa", "uta", "usau", "utau", "auta", "uaut"].contains(&&*list);
+            if is_right && !list.starts_with('a') {
+                assert_eq!(in_order(&sent.to_string()), in_order(&body), "{list}");
+            }
+        }
+    }
+}
+
+/// The output of an asynchronous call may come in any later turn. It stays where it came, and other providers have it in its slot.
+#[test]
+fn late_outputs_of_asynchronous_calls_stay_where_they_came() {
+    let list = |is_async: bool| {
+        format!(
+            r#"{{"input":[{{"role":"user","content":"Hi"}},
+                {{"type":"function_call","call_id":"c1","name":"get","namespace":"n","arguments":"{{}}","async":{is_async}}},
+                {{"role":"assistant","content":"It runs."}},
+                {{"role":"user","content":"Well?"}},
+                {{"role":"assistant","content":"Wait."}},
+                {{"type":"function_call_output","call_id":"c1","output":"72"}},
+                {{"role":"assistant","content":"72!"}},
+                {{"role":"user","content":"Thanks"}}]}}"#
+        )
+    };
+    let late = request(&list(true), Provider::OpenAiResponses).unwrap();
+    assert_eq!(repairs(&late), []);
+    for context in [&late.context, &crate::make::reload(&late.context)] {
+        assert_eq!(
+            sent(context, Provider::OpenAiResponses),
+            in_order(&list(true))
+        );
+        let anthropic = sent(context, Provider::Anthropic);
+        let at = |what| anthropic.find(what).unwrap();
+        assert!(
+            at("tool_use") < at("72") && at("72") < at("It runs."),
+            "{anthropic}"
+        );
+        // Written anew, it is behind its call, and says whose it is.
+        let options = Options {
+            cache: true,
+            ..Options::new(Provider::OpenAiResponses)
+        };
+        let anew: serde_json::Value = serde_json::from_str(&sent_with(context, &options)).unwrap();
+        let output = &anew["input"][2];
+        assert_eq!(output["type"], "function_call_output");
+        assert_eq!(
+            (&output["name"], &output["namespace"]),
+            (&"get".into(), &"n".into())
+        );
+    }
+    let moved = request(&list(false), Provider::OpenAiResponses).unwrap();
+    assert_eq!(repairs(&moved), [(RepairKind::MovedResult, 5, "c1")]);
+}
+
+#[test]
+fn an_output_may_name_its_tool_instead_of_its_call() {
+    let body = r#"{"input":[{"role":"user","content":"Hi"},
+        {"type":"function_call","call_id":"c1","name":"get","arguments":"{}"},
+        {"type":"function_call","call_id":"c2","name":"put","arguments":"{}"},
+        {"type":"function_call_output","name":"put","output":"stored"},
+        {"type":"function_call_output","name":"get","output":"72"}]}"#;
+    let imported = request(body, Provider::OpenAiResponses).unwrap();
+    assert_eq!(repairs(&imported), []);
+    assert_eq!(
+        sent(&imported.context, Provider::OpenAiResponses),
+        in_order(body)
+    );
+    let chat: serde_json::Value =
+        serde_json::from_str(&sent(&imported.context, Provider::OpenAiChat)).unwrap();
+    let results = [&chat["messages"][2], &chat["messages"][3]];
+    let said = results.map(|result| (result["tool_call_id"].as_str(), result["content"].as_str()));
+    assert_eq!(
+        said,
+        [(Some("c1"), Some("72")), (Some("c2"), Some("stored"))]
+    );
+}
+
+#[test]
+fn a_thread_of_anthropic_goes_on_after_the_message_that_it_keeps() {
+    let body = r#"{"thread":{"type":"continue","previous_message_id":"msg_1"},"messages":[
+        {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"72"}]},
+        {"role":"user","content":"Well?"}]}"#;
+    let imported = request(body, Provider::Anthropic).unwrap();
+    assert_eq!(repairs(&imported), []);
+    let options = Options {
+        known: Known::Response("msg_1"),
+        ..Options::new(Provider::Anthropic)
+    };
+    assert_eq!(
+        in_order(&sent_with(&imported.context, &options)),
+        in_order(body)
+    );
+    // Alone it is a whole conversation, for all.
+    for provider in Provider::ALL {
+        assert!(sent(&imported.context, provider).contains("unknown"));
     }
 }

@@ -30,6 +30,7 @@ mod inputs;
 mod joined;
 #[path = "../support/log_replay.rs"]
 mod log_replay;
+mod looks;
 #[path = "../support/make.rs"]
 mod make;
 mod masked;

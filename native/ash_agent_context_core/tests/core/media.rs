@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::make::{import, reload, sent, sent_with, stamp, value, with};
-use ash_agent_context_core::{ChangeKind, Context, Options, Provider, Value};
+use crate::make::{defaults, import, reload, sent, sent_with, stamp, value, with};
+use ash_agent_context_core::{ChangeKind, Context, Options, Provider, RepairKind, Value};
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
 use serde_json::{json, Value as Json};
@@ -161,7 +161,14 @@ fn an_import_with_a_wrong_type_does_not_go_back_as_it_came() {
         ),
     ];
     for (provider, body) in bodies {
-        let context = import(&body.to_string(), provider);
+        let imported = Context::from_request(value(&body.to_string()), provider, defaults());
+        let imported = imported.unwrap();
+        let told = imported.repairs.iter();
+        let told: Vec<_> = told
+            .map(|repair| (repair.kind, repair.to.as_deref()))
+            .collect();
+        assert_eq!(told, [(RepairKind::CorrectedType, Some("image/jpeg"))]);
+        let context = imported.context;
         for context in [reload(&context), context] {
             let body = sent(&context, provider);
             assert!(!body.contains("png") && body.contains("jpeg"), "{body}");

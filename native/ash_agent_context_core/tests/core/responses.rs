@@ -1502,15 +1502,52 @@ fn a_message_after_its_pieces_is_not_read_twice() {
         assert_eq!(calls(&response), [call("f", "{}", "c")]);
         assert_eq!(response.usage().unwrap().output, 2);
     }
-    let refused = json!({"choices": null, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}});
-    let fault = read(
-        Provider::OpenAiChat,
-        [&*framed(Provider::OpenAiChat, &[refused])],
-    );
-    assert!(
-        matches!(&fault, Err(fault) if fault.kind() == FailureKind::Quota && fault.message() == Some("insufficient balance")),
-        "{fault:?}"
-    );
+}
+
+/// MiniMax's errors come with the status 200, and with numbers of its own (platform.minimax.io/docs/api-reference/errorcode).
+#[test]
+fn failures_of_minimax_have_kinds() {
+    let table = [
+        (1001, "request timeout", FailureKind::Timeout),
+        (1002, "rate limit", FailureKind::RateLimited),
+        (1004, "not authorized", FailureKind::Unauthorized),
+        (1008, "insufficient balance", FailureKind::Quota),
+        (1027, "output new_sensitive", FailureKind::Refused),
+        (1033, "system error", FailureKind::ServerError),
+        (2013, "invalid params", FailureKind::InvalidRequest),
+        (
+            2013,
+            "invalid params, context window exceeds limit",
+            FailureKind::ContextOverflow,
+        ),
+        (2049, "invalid api key", FailureKind::Unauthorized),
+        (
+            2064,
+            "the cluster is under high load",
+            FailureKind::Overloaded,
+        ),
+        (9999, "new", FailureKind::ServerError),
+    ];
+    for (code, words, kind) in table {
+        let refused =
+            json!({"choices": null, "base_resp": {"status_code": code, "status_msg": words}});
+        let whole = Response::decode(
+            refused.to_string().as_bytes(),
+            &Reading::of(Provider::OpenAiChat),
+        );
+        let streamed = read(
+            Provider::OpenAiChat,
+            [&*framed(Provider::OpenAiChat, &[refused])],
+        );
+        for fault in [whole.map(|_| ()), streamed.map(|_| ())] {
+            let fault = fault.unwrap_err();
+            assert_eq!(
+                (fault.kind(), fault.message()),
+                (kind, Some(words)),
+                "{code}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -312,13 +312,26 @@ fn a_file_counts_by_what_it_is() {
         ("application/pdf", "a", &pdf[..], 3 * PAGE),
         ("application/octet-stream", "report.PDF", pdf, 3 * PAGE),
         ("application/pdf", "a", b"%PDF-1.7 /Typ", PAGE),
-        ("application/pdf", "a", &[b'/'; 120_000], 6 * PAGE),
+        ("application/pdf", "a", &[0x80; 120_000], 6 * PAGE),
         ("application/zip", "a", b"PK", PAGE),
         ("application/octet-stream", "notes", b"PK", PAGE),
         ("image/png", "a", &png(1_000, 750), 1_000),
+        // By what they are, not by what they say.
+        ("application/pdf", "a", &png(1_000, 750), 1_000),
+        ("application/octet-stream", "a", &png(1_000, 750), 1_000),
+        ("image/png", "a", pdf, 3 * PAGE),
+        ("text/plain", "a", pdf, 3 * PAGE),
     ] {
         assert_eq!(file(media_type, name, bytes), tokens, "{media_type} {name}");
     }
+    let page = b"<!doctype html><p>Not found</p>";
+    let data = STANDARD.encode(page);
+    let image = [
+        ("type", "image"),
+        ("media_type", "image/png"),
+        ("data", &data),
+    ];
+    assert_eq!(media(&image), count(Method::Estimate, page));
     let elsewhere = [
         ("type", "file"),
         ("media_type", "application/pdf"),
@@ -330,7 +343,7 @@ fn a_file_counts_by_what_it_is() {
 #[test]
 fn a_page_on_the_edge_of_blocks_counts_once() {
     for before in BLOCK - 40..BLOCK + 4 {
-        let mut pdf = vec![b' '; before];
+        let mut pdf = vec![0x80; before];
         pdf.extend(b"/Type /Page>>");
         pdf.extend(vec![b' '; BLOCK]);
         assert_eq!(file("application/pdf", "a", &pdf), PAGE, "{before}");

@@ -2,6 +2,7 @@
 
 use super::{Room, CALLED};
 use crate::error::{each, Error};
+use crate::log::call::ToolCall;
 use crate::log::declined::has_declined;
 use crate::log::part::{is_base64, Content, Part, PartKind, Source};
 use crate::log::provider::Provider;
@@ -10,9 +11,9 @@ use crate::value::{Map, Value, MAX_DEPTH};
 
 use crate::provider::dialect::blocks::{output, ModelBlocks};
 use crate::provider::foreign::{
-    at, call, filled_name_at, image_or_file, inline_image, json_like, json_part, metadata,
-    metadata_with, name_at, part, part_or_block, provider_block, refuse_misplaced, stored,
-    system_part, text_block, text_part, CONTENT,
+    assumed_call, at, call, filled_name_at, image_or_file, inline_image, json_like, json_part,
+    metadata, metadata_with, name_at, part, part_or_block, provider_block, refuse_misplaced,
+    stored, system_part, text_block, text_part, CONTENT,
 };
 use crate::provider::listener::{Listener, ReadResult, UserBlock};
 use crate::value::fields::Fields;
@@ -22,6 +23,16 @@ const PROVIDER: Provider = Provider::Anthropic;
 impl Reads for Room {
     fn read(&self, body: &mut Fields, history: &mut Listener) -> Result<(), Error> {
         history.read_prompt(body, "system", system_content)?;
+        if body
+            .get("thread")
+            .and_then(|thread| name_at(thread, "type"))
+            == Some("continue")
+        {
+            let calls = assume_calls(body.get("messages"));
+            if !calls.is_empty() {
+                history.assistant_of(&[], Content::None, calls, None);
+            }
+        }
         history.read_list(body, "messages", "a list of messages", read_message)
     }
 
@@ -37,6 +48,16 @@ impl Reads for Room {
             Some(_) => true,
         }
     }
+}
+
+/// Returns the calls of the results at the beginning: the API keeps the messages before them.
+fn assume_calls(messages: Option<&Value>) -> Vec<ToolCall> {
+    let first = messages.and_then(Value::as_list).and_then(<[Value]>::first);
+    let blocks = first.and_then(|first| at(first, "content")?.as_list());
+    let results = blocks.into_iter().flatten();
+    let results = results.filter(|block| name_at(block, "type") == Some("tool_result"));
+    let ids = results.filter_map(|result| name_at(result, "tool_use_id"));
+    ids.map(|id| assumed_call(PROVIDER, id, None)).collect()
 }
 
 fn read_message(message: Value, history: &mut Listener) -> Result<(), Error> {

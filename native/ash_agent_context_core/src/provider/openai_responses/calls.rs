@@ -11,6 +11,7 @@ use crate::log::kind::CallKind;
 use crate::log::media::{Location, Media};
 use crate::log::message::{Outcome, Output};
 use crate::log::part::{Class, Part};
+use crate::provider::accepts::sent_name;
 use crate::provider::dialect::chat::write::hint;
 use crate::provider::foreign::{at, name_at};
 use crate::provider::writer::{own_element, Parts, Writer};
@@ -157,6 +158,11 @@ impl<'a> Outputs<'a, '_, '_> {
             let caller = call.provider_map(PROVIDER, "caller");
             let caller = caller.filter(|_| form.kept.contains(&"caller"));
             item.given("caller", caller.map(AsObject));
+            // It may stand far from its call.
+            if call.is_async() && call.kind.is_function() {
+                item.field("name", &*sent_name(PROVIDER, call.name.as_str()));
+                item.given("namespace", call.provider_text(PROVIDER, "namespace"));
+            }
         });
         self.out.json.raw(",");
         self.out.json.0.extend_from_slice(&fields.0);

@@ -12,8 +12,8 @@ use crate::log::part::{PartKind, Source};
 use crate::provider::dialect::blocks::output;
 use crate::provider::dialect::facts::object;
 use crate::provider::foreign::{
-    at, call as new_call, check_levels, filled_name_at, image, image_or_file, inline_file,
-    json_like, json_part, metadata, metadata_with, name_at, part, stored, text_block, url_image,
+    assumed_call, at, call as new_call, check_levels, filled_name_at, image, image_or_file,
+    inline_file, json_like, json_part, metadata, name_at, part, stored, text_block, url_image,
 };
 use crate::provider::listener::ReadResult;
 use crate::value::fields::Fields;
@@ -156,9 +156,14 @@ fn screenshot(item: &Value) -> Result<Option<(Status, Output)>, Error> {
     Ok(Some((Status::Ok, Output::Parts(shot))))
 }
 
+/// Reads the output of a function or a custom tool, which names its call, or its tool instead.
 fn text_output(item: &Value) -> Result<ReadResult, Error> {
+    let name: Option<Box<str>> = name_at(item, "name").map(Into::into);
     let mut item = Fields::read(item.clone(), "")?;
-    let id = item.need_text("call_id")?;
+    let id = match &name {
+        Some(_) => item.text("call_id")?,
+        None => Some(item.need_text("call_id")?),
+    };
     let content = item.content("output", |value| {
         match (name_at(&value, "type"), media(&value)) {
             (Some("input_text"), _) => text_block(value, "text"),
@@ -167,7 +172,7 @@ fn text_output(item: &Value) -> Result<ReadResult, Error> {
         }
     })?;
     let output = output(content, Status::Ok);
-    Ok(ReadResult::new(Some(id), None, Status::Ok, output))
+    Ok(ReadResult::new(id, name, Status::Ok, output))
 }
 
 /// Reads an image or a file, wherever its bytes are.
@@ -188,9 +193,6 @@ pub(super) fn media(value: &Value) -> Option<PartKind> {
     };
     Some(image_or_file(is_image, None, source, filename))
 }
-
-/// The name for a tool of which only an output is known.
-const UNKNOWN: &str = "unknown";
 
 /// Returns the calls of each run of outputs whose calls are not in the list, by position. Their arguments are not known.
 pub(super) fn assume_calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
@@ -216,9 +218,8 @@ pub(super) fn assume_calls(items: &[Value]) -> HashMap<usize, Vec<ToolCall>> {
 }
 
 fn assume_call(form: &ItemForm, id: &str, name: Option<&str>) -> ToolCall {
-    let name = form.kind.tool().or(name).unwrap_or(UNKNOWN);
-    let metadata = metadata_with(PROVIDER, [("assumed", Value::Bool(true))]);
+    let name = form.kind.tool().or(name);
     let arguments = Arguments::of(form.kind, Value::Nil).unwrap_or_default();
-    let name = Name::Text(name.into());
-    new_call(Some(id.into()), name, arguments, Some(metadata)).of_kind(form.kind)
+    let call = assumed_call(PROVIDER, id, name).of_kind(form.kind);
+    ToolCall { arguments, ..call }
 }

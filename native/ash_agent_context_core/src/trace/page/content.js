@@ -4,7 +4,7 @@ const INLINE = 50; // messages of a sub-agent that are shown under its call
 
 function media(part) {
   if (part.shown) {
-    const image = h('img', { alt: `Image, ${part.shown}` });
+    const image = h('img', { alt: `Image, ${text(part.media) || part.shown}` });
     image.src = `data:${part.shown};base64,${text(part.data)}`;
     return image;
   }

@@ -11,8 +11,8 @@ defmodule AshAgent.LLM.Error do
     * `provider_message` - the provider's own words, at most 2,000 characters, or `nil`; for an HTML page its title
     * `attempt` - which try it was, from 1, or `nil` if the request was not sent
     * `request_id` - the provider's id of the request, or `nil`
-    * `response` - the part of a stream that was delivered before it broke off: an interrupted `AshAgent.Response` for
-      `AshAgent.Context.add_response/3`, or `nil`
+    * `response` - the part of a stream that was delivered before it broke off, or what it reported on tokens: an interrupted
+      `AshAgent.Response` for `AshAgent.Context.add_response/3`, or `nil`
 
   It never contains the API key, a header or a part of the request.
   """

@@ -204,8 +204,13 @@ defmodule AshAgent.LLM.Reading do
   end
 
   defp error(reading, error) do
-    delivered? = reading.delivered? and reading.mode == :stream
-    kept = if delivered?, do: Response.interrupt(reading.response, kind(error.reason))
+    stream? = reading.mode == :stream
+    delivered? = reading.delivered? and stream?
+    # What it cost is known before anything of it is delivered.
+    kept? =
+      delivered? or (stream? and reading.response && Response.usage(reading.response) != nil)
+
+    kept = if kept?, do: Response.interrupt(reading.response, kind(error.reason))
 
     words = Refusal.clean(error.provider_message, reading.secrets)
     known = %{status: reading.status, request_id: request_id(reading)}

@@ -130,10 +130,11 @@ defmodule AshAgent.Runtime.Answer do
 
   defp add_try(answer, failed) do
     measured = Map.take(failed, [:attempt, :wait])
-    failure = failed.error |> LLM.Error.to_failure() |> Map.merge(measured)
+    %{kind: kind} = LLM.Error.to_failure(failed.error)
 
-    Events.emit(answer.run.events, [:llm, :retry], measured, %{kind: failure.kind})
-    %{answer | tries: [failure | answer.tries], heard: Deadline.now() + failed.wait}
+    Events.emit(answer.run.events, [:llm, :retry], measured, %{kind: kind})
+    tries = [{failed.error, measured} | answer.tries]
+    %{answer | tries: tries, heard: Deadline.now() + failed.wait}
   end
 
   defp stop(%{task: task} = answer) do

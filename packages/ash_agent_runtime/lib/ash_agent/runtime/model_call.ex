@@ -40,7 +40,7 @@ defmodule AshAgent.Runtime.ModelCall do
     end
 
     answer = request(run)
-    run = %{run | context: add_tries(run, answer)}
+    run = add_tries(run, answer)
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
          {:ok, context} <- add_response(run, response, answer.first),
@@ -282,15 +282,33 @@ defmodule AshAgent.Runtime.ModelCall do
       {run, _cost} = count_answer(run, context, response, Response.usage(response))
       %{run | context: context}
     else
-      _nothing_came -> run
+      _nothing_came -> count_failed(run, reason)
     end
   end
+
+  # A stream of which nothing was delivered may have reported tokens. They are billed, and leave no message.
+  defp count_failed(run, {:llm_error, %LLM.Error{response: %Response{} = response}}) do
+    case add_partial(run, response, nil) do
+      {:ok, context} ->
+        {counted, _cost} = count_answer(run, context, response, Response.usage(response))
+        %{counted | tokens: run.tokens}
+
+      {:error, _error} ->
+        run
+    end
+  end
+
+  defp count_failed(run, _reason), do: run
 
   ## Keeping failures
 
   defp add_tries(run, %{tries: tries}) do
-    for try <- Enum.reverse(tries), reduce: run.context do
-      context -> Context.Audit.add_failure(context, Map.merge(describe_request(run), try))
+    for {error, measured} <- Enum.reverse(tries), reduce: run do
+      run ->
+        failure = error |> LLM.Error.to_failure() |> Map.merge(measured)
+        failure = Map.merge(describe_request(run), failure)
+        run = count_failed(run, {:llm_error, error})
+        %{run | context: Context.Audit.add_failure(run.context, failure)}
     end
   end
 

@@ -440,6 +440,16 @@ defmodule AshAgent.LLM.ClientsTest do
       end
     end
 
+    test "before anything was delivered says what it cost" do
+      for {bad, input} <- [{sse([@start, @overloaded]), 5}, {sse([@start]), 5}, {sse([]), nil}] do
+        close = fn connection -> WireServer.write(connection, bad) end
+        llm = client(:anthropic, serve([close]), max_retries: 0)
+        assert {{:error, error}, []} = collect(llm)
+        used = error.response && Response.usage(error.response)
+        assert used[:input_tokens] == input
+      end
+    end
+
     test "after something was delivered is kept, and not tried again" do
       %{body: body} = Recorded.sample(:anthropic)
       [begun, _] = String.split(body, "event: content_block_stop", parts: 2)

@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.CostTest do
 
   import AshAgent.TestSupport.Runs, only: [prompt: 2, results: 1]
 
-  alias AshAgent.{Context, LLM, Runtime, Store}
+  alias AshAgent.{Context, LLM, Response, Runtime, Store}
   alias AshAgent.Runtime.{Error, SubAgent}
   alias AshAgent.Test.Server
   alias AshAgent.TestSupport.Clients
@@ -20,6 +20,14 @@ defmodule AshAgent.Runtime.CostTest do
 
     @impl true
     def chat(context, opts), do: opts[:answer].(context)
+  end
+
+  # One that tries again by itself.
+  defmodule Retrying do
+    @behaviour LLM
+
+    @impl true
+    def chat(_context, opts), do: opts[:answer].(opts)
   end
 
   defp named(name, answer), do: {Named, model: name, answer: answer}
@@ -62,6 +70,32 @@ defmodule AshAgent.Runtime.CostTest do
 
       stored = result.context |> Context.to_snapshot() |> Context.load!()
       assert Context.Audit.fetch_cost(stored, prices: @prices) == {:ok, 2 * @cost}
+    end
+
+    test "has what streams reported that failed before anything was delivered" do
+      start = %{type: "message_start", message: %{usage: %{input_tokens: 100}}}
+      opened = Response.new(:anthropic, model: "m")
+      data = IO.iodata_to_binary(["data: ", Context.JSON.encode(start), "\n\n"])
+      {:ok, response, _events} = Response.feed(opened, data)
+      response = Response.interrupt(response, :provider)
+      error = %LLM.Error{reason: {:provider, "overloaded"}, kind: :overloaded, response: response}
+      prices = [%{model: :any, input: 1, output: 1}]
+
+      for {last, tokens} <- [
+            {{:ok, %{content: "Hi", usage: @usage}}, 310},
+            {{:error, error}, 300}
+          ] do
+        answer = fn opts ->
+          for n <- 1..2, do: opts[:on_retry].(%{error: error, attempt: n, wait: 0})
+          last
+        end
+
+        {_status, ended} = prompt("Hi", llm: {Retrying, answer: answer}, prices: prices)
+        assert {ended.usage.input_tokens, ended.cost} == {300, tokens}
+        messages = Context.to_messages(ended.context)
+        assert length(messages) == if(match?({:ok, _}, last), do: 2, else: 1)
+        assert length(Context.Audit.failures(ended.context)) >= 2
+      end
     end
 
     test "is not told without prices" do

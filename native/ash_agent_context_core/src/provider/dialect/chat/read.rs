@@ -246,7 +246,10 @@ pub fn read_call(value: Value, provider: Provider) -> Result<ToolCall, Error> {
         .transpose()?;
     let call = match kind.as_deref() {
         None | Some("function") => {
-            let expected = "the function that is called";
+            let expected = match object.has("name") {
+                true => "the function that is called (Import.from_messages reads calls with a name alone; this looks like one)",
+                false => "the function that is called",
+            };
             object.need_object("function", expected, |called| function(called, id))
         }
         Some("custom") => {
