@@ -44,8 +44,9 @@ defmodule AshAgent.Runtime.ModelCall do
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
          {:ok, context} <- add_response(run, response, answer.first),
-         :ok <- check_said(context, response) do
-      accept(run, context, response, %{started: started, first: answer.first})
+         outline = Context.outline(context),
+         :ok <- check_said(context, outline, response) do
+      accept(run, context, response, %{started: started, first: answer.first, outline: outline})
     else
       {:error, reason} -> recover(run, answer, reason, started)
     end
@@ -170,11 +171,10 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   # The only answers that stay in their iteration and do not end the turn are those that came to nothing. A provider refuses for a reason.
-  defp check_said(context, response) do
-    if Context.outline(context).answered? or Run.last_message(context) == nil or
-         Context.pending_tool_calls(context) != [],
-       do: :ok,
-       else: {:error, {:llm_error, LLM.Error.empty(Response.finish_word(response))}}
+  defp check_said(context, outline, response) do
+    if outline.answered? or outline.pending > 0 or Run.last_message(context) == nil,
+      do: :ok,
+      else: {:error, {:llm_error, LLM.Error.empty(Response.finish_word(response))}}
   end
 
   defp add_response(run, response, first) do
@@ -190,9 +190,9 @@ defmodule AshAgent.Runtime.ModelCall do
     {run.requested_at, run.requested_at + took}
   end
 
-  defp accept(run, context, response, %{started: started, first: first}) do
+  defp accept(run, context, response, %{started: started, first: first, outline: outline}) do
     {message, %{usage: usage, finish_reason: finish_reason}} = Response.read(response)
-    calls = Context.pending_tool_calls(context)
+    calls = if outline.pending == 0, do: [], else: Context.pending_tool_calls(context)
     {run, cost} = count_answer(run, context, response, usage)
     run = %{run | iterations: run.iterations + 1, finish_reason: finish_reason}
     run = %{run | pending: calls, fresh?: true, asked_again: 0}
@@ -211,7 +211,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     # After a refusal the model would refuse again. Otherwise it goes on, or has not yet read that calls were cut off or malformed.
     refused? = calls == [] and finish_reason in [:refusal, :content_filter]
-    final? = refused? or Context.outline(context).answered?
+    final? = refused? or outline.answered?
 
     # A message that came meanwhile belongs to this turn.
     run = if final?, do: Run.add_messages(run), else: run

@@ -35,8 +35,8 @@ defmodule AshAgent.Runtime.Underway do
   def put_facts(run), do: put(run.underway, {run.scope.context_id, Map.take(run, @facts)})
 
   @doc "Notes that a call begins. Outside of a run, nobody is told."
-  def put_call(%{underway: table, conversation: context}, id),
-    do: put(table, {{:call, context[:id], context.current_iteration, id}})
+  def put_call(%{underway: table, context_id: of, conversation: context}, id),
+    do: put(table, {{:call, of, context.current_iteration, id}})
 
   def put_call(_scope, _id), do: :ok
 
