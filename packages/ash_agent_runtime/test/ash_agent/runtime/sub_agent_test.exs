@@ -1,6 +1,9 @@
 defmodule AshAgent.Runtime.SubAgentTest do
   use ExUnit.Case, async: true
 
+  # Tools that fail are logged.
+  @moduletag :capture_log
+
   import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, prompt: 2, results: 1, say: 1]
 
   import ExUnit.CaptureLog
