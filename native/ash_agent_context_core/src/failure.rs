@@ -41,7 +41,7 @@ context_overflow exceed_context_size_error model_max_prompt_tokens_exceeded 1261
 quota insufficient_quota billing_error billing_hard_limit_reached billing_not_active insufficient_balance
 quota insufficient_user_quota exceeded_current_quota_error payment_required servicequotaexceededexception
 refused content_filter content_policy_violation responsibleaipolicyviolation data_inspection_failed moderation_blocked
-refused invalid_prompt
+refused invalid_prompt 1026 1027
 rate_limited rate_limit_error rate_limit_exceeded rate_limit_reached_error rate_limited ratelimitexceeded
 rate_limited too_many_requests resource_exhausted service_tier_capacity_exceeded throttlingexception throttled
 rate_limited toomanyrequestsexception
@@ -51,7 +51,7 @@ timeout timeout timeout_error deadline_exceeded modeltimeoutexception
 server_error api_error server_error internal_server_error internal internalserverexception modelstreamerrorexception
 unauthorized authentication_error permission_error invalid_api_key invalid_authentication_error unauthenticated
 unauthorized permission_denied accessdeniedexception unrecognizedclientexception expiredtokenexception
-unauthorized invalidsignatureexception
+unauthorized invalidsignatureexception 1004
 invalid_request not_found_error model_not_found not_found invalid_argument failed_precondition
 invalid_request resourcenotfoundexception";
 
@@ -61,7 +61,7 @@ invalid_request invalid_request_error badrequesterror validationexception
 server_error modelerrorexception";
 
 /// Words of error messages, in lower case, for errors whose names do not decide.
-const WORDS: [(&str, FailureKind); 33] = [
+const WORDS: [(&str, FailureKind); 35] = [
     ("prompt is too long", ContextOverflow),   // Anthropic
     ("prompt too long", ContextOverflow),      // Ollama
     ("exceed context limit", ContextOverflow), // Anthropic, with max_tokens
@@ -74,6 +74,8 @@ const WORDS: [(&str, FailureKind); 33] = [
         "exceeds the maximum number of tokens allowed",
         ContextOverflow,
     ), // Gemini
+    ("model only supports up to", ContextOverflow), // Vertex
+    ("must be at least 1, got -", ContextOverflow), // vLLM, of what is left for the answer
     ("reduce the length of", ContextOverflow), // Groq, Cerebras, vLLM
     ("range of input length", ContextOverflow), // DashScope
     ("max_new_tokens` must be <=", ContextOverflow), // Together, TGI

@@ -319,10 +319,18 @@ impl Narrowing<'_> {
     /// Adds that objects have no other fields, and that each field has to be there.
     fn close(&mut self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
         let kind = entries.iter().find(|(key, _)| key.as_str() == Some("type"));
-        let is_object = kind.is_some_and(|(_, kind)| match kind {
-            Value::List(kinds) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
-            kind => kind.as_str() == Some("object"),
-        });
+        let may_be = |name: &str| {
+            kind.is_some_and(|(_, kind)| match kind {
+                Value::List(kinds) => kinds.iter().any(|kind| kind.as_str() == Some(name)),
+                kind => kind.as_str() == Some(name),
+            })
+        };
+        let has_elements = ["items", "prefixItems"].iter();
+        let has_elements = has_elements.clone().any(|key| map.get_named(key).is_some());
+        if self.subset.is_closed && may_be("array") && !has_elements {
+            return self.refuse("lists that say what their elements are");
+        }
+        let is_object = may_be("object");
         let properties = match map.get_named("properties") {
             Some(Value::Map(properties)) => Some(properties),
             _ => None,

@@ -225,7 +225,8 @@ impl Block {
         if let Some(whole) = &call.whole {
             return ToolCall::clone(whole);
         }
-        let arguments = match call.pieces.is_empty() && !self.text.is_empty() {
+        let is_text = call.kind == CallKind::Custom || !self.text.is_empty();
+        let arguments = match call.pieces.is_empty() && is_text {
             true => Arguments {
                 value: Value::Binary(self.text.join().into_boxed_slice()),
                 json: None,
