@@ -11,18 +11,16 @@ const LETTERS: usize = 64;
 const SHORTEST_TEXT: usize = 9;
 
 /// Bytes at a position, and the types that begin with them: the first is the one that they are taken for.
-const KNOWN: [(usize, &[u8], &str); 41] = [
+const KNOWN: [(usize, &[u8], &str); 39] = [
     (0, b"\x89PNG\r\n\x1a\n", "image/png image/apng"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
+    (0, b"GIF8", "image/gif"),
     (8, b"WEBP", "image/webp"),
     (8, b"WAVE", "audio/wav"),
     (8, b"AVI ", "video/avi"),
     (8, b"AIFF", "audio/aiff"),
     (0, b"%PDF-", "application/pdf"),
-    (4, b"ftypheic", "image/heic image/heif"),
-    (4, b"ftypheix", "image/heic image/heif"),
+    (4, b"ftyphei", "image/heic image/heif"),
     (4, b"ftypmif1", "image/heif image/heic image/avif"),
     (4, b"ftypavif", "image/avif image/heif"),
     (4, b"ftypM4A", "audio/mp4 audio/aac video/mp4"),

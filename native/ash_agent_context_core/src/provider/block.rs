@@ -149,9 +149,7 @@ impl Block {
         asked: Option<&str>,
     ) -> Option<Map> {
         let is_own = |note: &Note| note.name != SIGNATURE;
-        if !self.notes.iter().any(is_own) {
-            return None;
-        }
+        self.notes.iter().find(|note| is_own(note))?;
         let known = self.metadata(provider, asked, false)?.into_entries();
         let known = known.into_iter();
         let known = known.filter(|(key, _)| key.as_name() != Some(SIGNATURE));

@@ -66,30 +66,23 @@ impl Context {
             });
             let thinking = shown.filter(|iteration| checking.binds_any_of(iteration));
             let thinking: Vec<&Iteration> = thinking.collect();
-            if epoch.is_foreign {
-                found.extend(thinking.iter().map(|iteration| iteration.number));
-                continue;
-            }
-            let (mut valid, mut end) = (0, thinking.len());
-            // What stands before an answer is the same as before each earlier one.
-            while valid < end {
-                let middle = valid.midpoint(end);
-                let Some(iteration) = thinking.get(middle) else {
-                    break;
-                };
-                let next = match now.take() {
+            let mut valid = 0;
+            if !epoch.is_foreign && !thinking.is_empty() {
+                let next = match &now {
                     Some(next) => next,
-                    None => Body::unchecked(self, &anew).lay_out()?.0,
+                    None => now.insert(Body::unchecked(self, &anew).lay_out()?.0),
                 };
-                let holds = self.still_begins(iteration, &epoch, &anew, &next)?;
-                now = Some(next);
-                match holds {
-                    true => valid = middle + 1,
-                    false => end = middle,
-                }
+                let mut failed = Ok(());
+                // What stands before an answer is the same as before each earlier one.
+                valid = thinking.partition_point(|iteration| {
+                    let holds = self.still_begins(iteration, &epoch, &anew, next);
+                    let holds = holds.map_err(|error| failed = Err(error));
+                    holds.unwrap_or(false)
+                });
+                failed?;
             }
-            let lost = thinking.get(valid..).unwrap_or_default();
-            found.extend(lost.iter().map(|iteration| iteration.number));
+            let lost = thinking.iter().skip(valid);
+            found.extend(lost.map(|iteration| iteration.number));
         }
         Ok(Unbound::new(checking, found))
     }
