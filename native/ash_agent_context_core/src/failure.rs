@@ -69,7 +69,7 @@ invalid_request invalid_request_error badrequesterror validationexception
 server_error modelerrorexception";
 
 /// Words of error messages, in lower case, for errors whose names do not decide.
-const WORDS: [(&str, FailureKind); 33] = [
+const WORDS: [(&str, FailureKind); 35] = [
     ("prompt is too long", ContextOverflow),   // Anthropic
     ("prompt too long", ContextOverflow),      // Ollama
     ("exceed context limit", ContextOverflow), // Anthropic, with max_tokens
@@ -82,6 +82,8 @@ const WORDS: [(&str, FailureKind); 33] = [
         "exceeds the maximum number of tokens allowed",
         ContextOverflow,
     ), // Gemini
+    ("model only supports up to", ContextOverflow), // Vertex
+    ("must be at least 1, got -", ContextOverflow), // vLLM, of what is left for the answer
     ("reduce the length of", ContextOverflow), // Groq, Cerebras, vLLM
     ("range of input length", ContextOverflow), // DashScope
     ("max_new_tokens` must be <=", ContextOverflow), // Together, TGI

@@ -4,7 +4,7 @@ use crate::answer::answer_type::AnswerType;
 use crate::answer::builder::{build, Candidate, MOST_ENDS};
 use crate::answer::fit::{Repairs, LEVELS};
 use crate::answer::follow::{put_together, Follow};
-use crate::answer::issue::{Findings, Issue, Mend};
+use crate::answer::issue::{Findings, Issue, Mend, MendKind};
 use crate::error::Path;
 use crate::value::{json, Value, MAX_DEPTH};
 
@@ -68,8 +68,27 @@ impl AnswerType {
         match json::read_noting(text.trim().as_bytes(), LEVELS) {
             Ok((_, true)) => Answer::misfit(DOUBLED),
             Ok((value, false)) => self.settle(value, Findings::default(), Repairs::of(!strict)),
-            Err(_) => self.search(text, strict),
+            Err(_) => {
+                let found = self.search(text, strict);
+                let is_open = found.state == ReadingState::Misfits && !strict;
+                let fenced = is_open.then(|| self.read_fenced(text)).flatten();
+                fenced.unwrap_or(found)
+            }
         }
+    }
+
+    /// Reads a value that came without its object, if a block of code with it is the whole text.
+    fn read_fenced(&self, text: &str) -> Option<Answer> {
+        let block = text.trim().strip_prefix("```")?.strip_suffix("```")?;
+        let inside = block.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric());
+        let (value, is_doubled) = json::read_noting(inside.trim().as_bytes(), LEVELS).ok()?;
+        let mut answer = self.settle(value, Findings::default(), Repairs::of(true));
+        let prose = Mend {
+            path: Path::new(),
+            kind: MendKind::Prose,
+        };
+        answer.mends.push(prose);
+        (answer.state == ReadingState::Fits && !is_doubled).then_some(answer)
     }
 
     /// Checks a value that is not from a text. Its atoms count as texts.

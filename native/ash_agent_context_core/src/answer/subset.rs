@@ -1,9 +1,12 @@
 //! The part of JSON Schema that a provider takes, and a schema narrowed to it. Bounds that it does not take become words of
 //! the description, and are checked here when the answer comes. Changing the shape of answers is an error.
 
+use std::collections::BTreeMap;
+
 use crate::answer::node::{has_word, Kinds};
 use crate::answer::schema::ANNOTATIONS;
 use crate::error::{index, Error, Path};
+use crate::value::word::words;
 use crate::value::{json, Map, Value};
 
 /// The subset that a provider accepts: words with spaces between them.
@@ -23,76 +26,30 @@ pub(crate) struct Subset {
     pub may_recur: bool,
     /// The kinds of values that `enum` and `const` may have.
     pub choices: Kinds,
-    /// How much of all this one schema may have.
-    pub most: Sizes,
+    /// How much one schema may have.
+    pub most: &'static [(Size, usize)],
 }
 
-/// Numbers of things in a whole schema: how many there are, or at most may be.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sizes {
-    /// Objects and lists inside of each other, the outermost included.
-    pub levels: usize,
-    /// Fields of all objects.
-    pub fields: usize,
-    /// Values of all `enum`s and `const`s.
-    pub choices: usize,
-    /// The letters of all names of fields and definitions, and of these values.
-    pub letters: usize,
-    /// Fields that may be left out.
-    pub optional: usize,
-    /// Places with alternatives or several types.
-    pub unions: usize,
-    /// The letters of the values of one place that has more than [`MANY`].
-    pub crowded: usize,
+words! {
+    /// What a whole schema has, of which a provider may take only so much.
+    pub(crate) enum Size {
+        /// Objects and lists inside of each other, the outermost included.
+        Levels = "levels",
+        /// Fields of all objects.
+        Fields = "fields",
+        /// Values of all `enum`s and `const`s.
+        Choices = "values to choose from",
+        /// The letters of all names of fields and definitions, and of these values.
+        Letters = "letters in names and values to choose from",
+        Optional = "fields that may be left out",
+        Unions = "places with alternatives or several types",
+        /// The letters of the values of one place that has more than [`MANY`].
+        Crowded = "letters in the values of one long choice",
+    }
 }
 
 /// From so many values of one place on, OpenAI counts their letters.
 const MANY: usize = 250;
-
-impl Sizes {
-    pub const UNLIMITED: Self = Self {
-        levels: usize::MAX,
-        fields: usize::MAX,
-        choices: usize::MAX,
-        letters: usize::MAX,
-        optional: usize::MAX,
-        unions: usize::MAX,
-        crowded: usize::MAX,
-    };
-
-    /// Refuses a schema that has more of something than may be.
-    fn check(&self, most: &Self) -> Result<(), Error> {
-        let table = [
-            (self.levels, most.levels, "levels"),
-            (self.fields, most.fields, "fields"),
-            (self.choices, most.choices, "values to choose from"),
-            (
-                self.letters,
-                most.letters,
-                "letters in names and values to choose from",
-            ),
-            (self.optional, most.optional, "fields that may be left out"),
-            (
-                self.unions,
-                most.unions,
-                "places with alternatives or several types",
-            ),
-            (
-                self.crowded,
-                most.crowded,
-                "letters in the values of one long choice",
-            ),
-        ];
-        match table.iter().find(|(found, most, _)| found > most) {
-            Some((found, most, what)) => {
-                let expected =
-                    format!("a schema of at most {most} {what}, and this one has {found}");
-                Err(Error::invalid(Path::new(), expected))
-            }
-            None => Ok(()),
-        }
-    }
-}
 
 /// All of JSON Schema.
 pub(crate) const WHOLE: Subset = Subset {
@@ -103,7 +60,7 @@ pub(crate) const WHOLE: Subset = Subset {
     needs_all: false,
     may_recur: true,
     choices: Kinds::ANY,
-    most: Sizes::UNLIMITED,
+    most: &[],
 };
 
 const BOUNDS: &str =
@@ -126,10 +83,17 @@ pub(crate) fn narrow(schema: &Value, is_recursive: bool, subset: &Subset) -> Res
         subset,
         path: Path::new(),
         level: 0,
-        sizes: Sizes::default(),
+        sizes: BTreeMap::new(),
     };
     let narrowed = narrowing.schema(schema)?;
-    narrowing.sizes.check(&subset.most)?;
+    for (size, most) in subset.most {
+        let found = narrowing.sizes.get(size).unwrap_or(&0);
+        if found > most {
+            let what = size.name();
+            let expected = format!("a schema of at most {most} {what}, and this one has {found}");
+            return Err(Error::invalid(Path::new(), expected));
+        }
+    }
     Ok(narrowed)
 }
 
@@ -139,12 +103,21 @@ struct Narrowing<'s> {
     /// Objects and lists around this place.
     level: usize,
     /// What was found so far.
-    sizes: Sizes,
+    sizes: BTreeMap<Size, usize>,
 }
 
 impl Narrowing<'_> {
     fn refuse<T>(&self, expected: &'static str) -> Result<T, Error> {
         Err(Error::invalid(self.path.clone(), expected))
+    }
+
+    fn count(&mut self, size: Size, more: usize) {
+        *self.sizes.entry(size).or_default() += more;
+    }
+
+    fn reach(&mut self, size: Size, found: usize) {
+        let most = self.sizes.entry(size).or_default();
+        *most = found.max(*most);
     }
 
     fn inside<T>(
@@ -178,7 +151,7 @@ impl Narrowing<'_> {
         let has_inside = ["properties", "items", "prefixItems"].iter();
         let level = usize::from(has_inside.clone().any(|key| map.get_named(key).is_some()));
         self.level += level;
-        self.sizes.levels = self.sizes.levels.max(self.level);
+        self.reach(Size::Levels, self.level);
         for (key, value) in map.iter() {
             let name = key.as_str().unwrap_or_default();
             self.inside(key.clone(), |inside| {
@@ -204,10 +177,10 @@ impl Narrowing<'_> {
         match (name, value) {
             ("enum", Value::List(choices)) => self.count_choices(choices)?,
             ("const", choice) => self.count_choices(std::slice::from_ref(choice))?,
-            ("anyOf" | "oneOf", _) | ("type", Value::List(_)) => self.sizes.unions += 1,
+            ("anyOf" | "oneOf", _) | ("type", Value::List(_)) => self.count(Size::Unions, 1),
             ("properties" | "$defs" | "definitions", Value::Map(named)) => {
                 let names = named.iter().filter_map(|(name, _)| name.as_str());
-                self.sizes.letters += names.map(|name| name.chars().count()).sum::<usize>();
+                self.count(Size::Letters, names.map(|name| name.chars().count()).sum());
             }
             _ => {}
         }
@@ -257,10 +230,10 @@ impl Narrowing<'_> {
         }
         let letters = choices.iter().filter_map(Value::as_str);
         let letters = letters.map(|text| text.chars().count()).sum::<usize>();
-        self.sizes.choices += choices.len();
-        self.sizes.letters += letters;
+        self.count(Size::Choices, choices.len());
+        self.count(Size::Letters, letters);
         if choices.len() > MANY {
-            self.sizes.crowded = self.sizes.crowded.max(letters);
+            self.reach(Size::Crowded, letters);
         }
         Ok(())
     }
@@ -319,10 +292,18 @@ impl Narrowing<'_> {
     /// Adds that objects have no other fields, and that each field has to be there.
     fn close(&mut self, map: &Map, entries: &mut Vec<(Value, Value)>) -> Result<(), Error> {
         let kind = entries.iter().find(|(key, _)| key.as_str() == Some("type"));
-        let is_object = kind.is_some_and(|(_, kind)| match kind {
-            Value::List(kinds) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
-            kind => kind.as_str() == Some("object"),
-        });
+        let may_be = |name: &str| {
+            kind.is_some_and(|(_, kind)| match kind {
+                Value::List(kinds) => kinds.iter().any(|kind| kind.as_str() == Some(name)),
+                kind => kind.as_str() == Some(name),
+            })
+        };
+        let has_elements = ["items", "prefixItems"].iter();
+        let has_elements = has_elements.clone().any(|key| map.get_named(key).is_some());
+        if self.subset.is_closed && may_be("array") && !has_elements {
+            return self.refuse("lists that say what their elements are");
+        }
+        let is_object = may_be("object");
         let properties = match map.get_named("properties") {
             Some(Value::Map(properties)) => Some(properties),
             _ => None,
@@ -336,8 +317,9 @@ impl Narrowing<'_> {
                 .into_iter()
                 .flat_map(|all| all.iter().map(|(name, _)| name))
         };
-        self.sizes.fields += names().count();
-        self.sizes.optional += names().filter(|name| !required.contains(name)).count();
+        self.count(Size::Fields, names().count());
+        let optional = names().filter(|name| !required.contains(name)).count();
+        self.count(Size::Optional, optional);
         if !is_object || !self.subset.is_closed {
             return Ok(());
         }

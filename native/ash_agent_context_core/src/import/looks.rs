@@ -15,19 +15,20 @@ struct Form {
     reader: &'static str,
     /// The providers whose requests have it.
     providers: &'static [Provider],
-    /// `.field` of a message, its `@role`, `:type` of a message or of one of its parts, `list.key` of a part without a type.
+    /// `.field` of a message, `!field` of one without a type, its `@role`, `:type` of a message or of one of its parts, `list.key` of
+    /// a part without a type, `list+key` of any part.
     signs: &'static str,
 }
 
 const GUIDE: &str = "for which the guide \"Bringing your history\" has a function";
 
-const FORMS: [Form; 9] = [
+const FORMS: [Form; 12] = [
     Form {
         of: "the Vercel AI SDK's UI messages",
         reader: GUIDE,
         providers: &[],
         // No provider has parts with a type under this key.
-        signs: ".toolInvocations :tool-invocation :tool-call :tool-result :step-start :dynamic-tool parts.type",
+        signs: ".toolInvocations .experimental_attachments :tool-invocation :tool-call :tool-result :step-start :dynamic-tool parts.type",
     },
     Form {
         of: "LangChain's dumps",
@@ -42,10 +43,28 @@ const FORMS: [Form; 9] = [
         signs: ".from",
     },
     Form {
+        of: "a transcript of Claude Code or Codex",
+        reader: GUIDE,
+        providers: &[],
+        signs: ".isSidechain .payload",
+    },
+    Form {
+        of: "words under another key",
+        reader: "which belong under `content`",
+        providers: &[],
+        signs: "!text",
+    },
+    Form {
         of: "Anthropic's",
         reader: "which Import.from_request(%{\"messages\" => messages}, :anthropic) reads",
         providers: &[Anthropic],
-        signs: ":tool_use :server_tool_use :tool_result",
+        signs: ":tool_use :server_tool_use :tool_result content+source",
+    },
+    Form {
+        of: "Anthropic's or Mistral's",
+        reader: "which Import.from_request(%{\"messages\" => messages}, provider) reads",
+        providers: &[Anthropic, Mistral],
+        signs: "content+thinking",
     },
     Form {
         of: "Bedrock's",
@@ -91,12 +110,18 @@ impl Form {
             if let Some(field) = sign.strip_prefix('.') {
                 return at(message, field).is_some_and(says);
             }
+            if let Some(field) = sign.strip_prefix('!') {
+                return at(message, field).is_some_and(says) && !has(message, "type");
+            }
             if let Some(role) = sign.strip_prefix('@') {
                 return name_at(message, "role") == Some(role);
             }
             if let Some(kind) = sign.strip_prefix(':') {
                 let is_such = |value: &Value| name_at(value, "type") == Some(kind);
                 return is_such(message) || has_part(message, "content", is_such);
+            }
+            if let Some((list, key)) = sign.split_once('+') {
+                return has_part(message, list, |part| has(part, key));
             }
             let (list, key) = sign.split_once('.').unwrap_or_default();
             let is_typed = |part: &Value| has(part, "type");

@@ -11,18 +11,16 @@ const LETTERS: usize = 64;
 const SHORTEST_TEXT: usize = 9;
 
 /// Bytes at a position, and the types that begin with them: the first is the one that they are taken for.
-const KNOWN: [(usize, &[u8], &str); 34] = [
+const KNOWN: [(usize, &[u8], &str); 39] = [
     (0, b"\x89PNG\r\n\x1a\n", "image/png image/apng"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
+    (0, b"GIF8", "image/gif"),
     (8, b"WEBP", "image/webp"),
     (8, b"WAVE", "audio/wav"),
     (8, b"AVI ", "video/avi"),
     (8, b"AIFF", "audio/aiff"),
     (0, b"%PDF-", "application/pdf"),
-    (4, b"ftypheic", "image/heic image/heif"),
-    (4, b"ftypheix", "image/heic image/heif"),
+    (4, b"ftyphei", "image/heic image/heif"),
     (4, b"ftypmif1", "image/heif image/heic image/avif"),
     (4, b"ftypavif", "image/avif image/heif"),
     (4, b"ftypM4A", "audio/mp4 audio/aac video/mp4"),
@@ -53,6 +51,14 @@ const KNOWN: [(usize, &[u8], &str); 34] = [
         b"\x30\x26\xb2\x75\x8e\x66\xcf\x11",
         "video/wmv audio/wma",
     ),
+    // A bitmap with one of the three headers that are in use.
+    (10, b"\x36\0\0\0\x28\0\0\0", "image/bmp"),
+    (10, b"\x7a\0\0\0\x6c\0\0\0", "image/bmp"),
+    (10, b"\x8a\0\0\0\x7c\0\0\0", "image/bmp"),
+    (0, b"\0\0\x01\0", "image/x-icon image/vnd.microsoft.icon"),
+    (0, b"8BPS", "image/vnd.adobe.photoshop image/x-photoshop"),
+    (4, b"jP  \r\n", "image/jp2"),
+    (4, b"JXL \r\n", "image/jxl"),
     (0, b"II*\0", "image/tiff"),
     (0, b"MM\0*", "image/tiff"),
     (0, b"\x1f\x8b\x08", "application/gzip"),

@@ -149,9 +149,7 @@ impl Block {
         asked: Option<&str>,
     ) -> Option<Map> {
         let is_own = |note: &Note| note.name != SIGNATURE;
-        if !self.notes.iter().any(is_own) {
-            return None;
-        }
+        self.notes.iter().find(|note| is_own(note))?;
         let known = self.metadata(provider, asked, false)?.into_entries();
         let known = known.into_iter();
         let known = known.filter(|(key, _)| key.as_name() != Some(SIGNATURE));
@@ -225,7 +223,8 @@ impl Block {
         if let Some(whole) = &call.whole {
             return ToolCall::clone(whole);
         }
-        let arguments = match call.pieces.is_empty() && !self.text.is_empty() {
+        let is_text = call.kind == CallKind::Custom || !self.text.is_empty();
+        let arguments = match call.pieces.is_empty() && is_text {
             true => Arguments {
                 value: Value::Binary(self.text.join().into_boxed_slice()),
                 json: None,

@@ -615,6 +615,10 @@ impl Draft {
         self.call_at(key, false).map(|call| &*call.id)
     }
 
+    pub fn name_of_call(&mut self, key: &Key) -> Option<&str> {
+        self.call_at(key, false).map(|call| &*call.name)
+    }
+
     fn call_at(&mut self, key: &Key, is_open: bool) -> Option<&mut Call> {
         let block = self.block(key)?;
         match &mut block.kind {

@@ -95,8 +95,7 @@ impl Fields {
 
     /// Takes arguments: an object or its JSON text, which may be left out.
     pub fn arguments(&mut self, name: &str) -> Result<Arguments, Error> {
-        let value = self.take_given(name).unwrap_or(Value::Nil);
-        check_levels(&value, MAX_DEPTH)?;
+        let value = self.take_arguments(name)?;
         Arguments::from_value(value)
             .ok_or_else(|| self.wrong(name, "arguments: an object or its JSON text"))
     }
@@ -108,9 +107,21 @@ impl Fields {
 
     /// Takes the arguments of a call of this kind, which may be left out.
     pub fn arguments_of(&mut self, kind: CallKind, name: &str) -> Result<Arguments, Error> {
-        let value = self.take_given(name).unwrap_or(Value::Nil);
-        check_levels(&value, MAX_DEPTH)?;
+        let value = self.take_arguments(name)?;
         Arguments::of(kind, value).ok_or_else(|| self.wrong(name, "the arguments of its kind"))
+    }
+
+    /// Arguments that another form has under its own key are not left out.
+    fn take_arguments(&mut self, name: &str) -> Result<Value, Error> {
+        const KEYS: [&str; 4] = ["arguments", "args", "input", "parameters"];
+        let Some(value) = self.take_given(name) else {
+            let other = KEYS.into_iter().find(|key| *key != name && self.has(key));
+            let expected = format!("arguments under the key {name}");
+            let wrong = |key| Error::invalid(vec![self.key(key)], expected);
+            return other.map_or(Ok(Value::Nil), |key| Err(wrong(key)));
+        };
+        check_levels(&value, MAX_DEPTH)?;
+        Ok(value)
     }
 
     /// Takes the flag that a result is an error.

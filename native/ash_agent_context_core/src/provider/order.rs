@@ -5,6 +5,7 @@ use crate::log::message::Message;
 use crate::log::part::{Content, Part};
 use crate::provider::writer::Writer;
 use crate::view::change::ChangeKind;
+use crate::view::checking::Checking;
 
 /// A part or a call of the model.
 #[derive(Clone, Copy)]
@@ -76,7 +77,7 @@ type TestPart = fn(&Part, &Writer<'_>) -> bool;
 impl Writer<'_> {
     /// Returns the model's parts and calls in order, apart from calls that have to move, see [`calls_behind`]. If the message is
     /// not as its provider gave it, thinking after words moves before them: in the mode in which the provider refuses that, no
-    /// answer has thinking there.
+    /// answer has thinking there. Models that check what stands before their thinking would refuse it.
     pub fn arrange<'a>(
         &mut self,
         message: &'a Message,
@@ -91,7 +92,9 @@ impl Writer<'_> {
         }
         let is_lost = |part: &Part| part.kind.is_thinking() && !thinks(part, self);
         let is_whole = !said.iter().filter_map(PartOrCall::part).any(is_lost);
-        if is_whole && message.is_as_given_by(self.options.provider) {
+        let checking = Checking::of(self.options.provider, self.options.model);
+        let is_checked = checking.is_some_and(|checking| checking.binds_any(message));
+        if is_checked || (is_whole && message.is_as_given_by(self.options.provider)) {
             return said;
         }
         let words = said.iter().map_while(PartOrCall::part);

@@ -38,18 +38,19 @@ struct Epoch<'a> {
 impl Context {
     /// Returns the iterations whose thinking the next request has to do without.
     pub(super) fn find_unbound(&self, options: &Options<'_>) -> Result<Unbound, Error> {
-        if Checking::of(options.provider, options.model).is_none() {
-            return Ok(Unbound::default());
-        }
-        let system = self.inputs.digest_of(self.log.system.as_ref());
-        self.find_unbound_behind(system, options)
+        self.find_unbound_behind(None, options)
     }
 
-    /// Returns the same for a request with a system prompt that has this digest.
-    fn find_unbound_behind(&self, system: Value, options: &Options<'_>) -> Result<Unbound, Error> {
+    /// Returns the same for a request with a system prompt that has this digest, else the log's.
+    fn find_unbound_behind(
+        &self,
+        system: Option<Value>,
+        options: &Options<'_>,
+    ) -> Result<Unbound, Error> {
         let Some(checking) = Checking::of(options.provider, options.model) else {
             return Ok(Unbound::default());
         };
+        let system = system.unwrap_or_else(|| self.inputs.digest_of(self.log.system.as_ref()));
         // Elements that go back as they were imported may be written otherwise as soon as anything is shown otherwise.
         let anew = Options {
             cache: true,
@@ -69,27 +70,29 @@ impl Context {
             let thinking = shown.filter(|iteration| checking.binds_any_of(iteration));
             let thinking: Vec<&Iteration> = thinking.collect();
             let differs_at = self.known_change(&epoch, options);
-            let end = thinking.partition_point(|iteration| iteration.number <= differs_at);
-            let (mut valid, mut end) = (0, end);
-            // What stands before an answer is the same as before each earlier one.
-            while valid < end {
-                let middle = valid.midpoint(end);
-                let Some(iteration) = thinking.get(middle) else {
-                    break;
-                };
-                let next = match now.take() {
+            let mut valid = 0;
+            if thinking
+                .first()
+                .is_some_and(|first| first.number <= differs_at)
+            {
+                let next = match &now {
                     Some(next) => next,
-                    None => Body::unchecked(self, &anew).lay_out()?.0,
+                    None => now.insert(Body::unchecked(self, &anew).lay_out()?.0),
                 };
-                let holds = self.still_begins(iteration, &epoch, &anew, &next)?;
-                now = Some(next);
-                match holds {
-                    true => valid = middle + 1,
-                    false => end = middle,
-                }
+                let mut failed = Ok(());
+                // What stands before an answer is the same as before each earlier one.
+                valid = thinking.partition_point(|iteration| {
+                    if iteration.number > differs_at {
+                        return false;
+                    }
+                    let holds = self.still_begins(iteration, &epoch, &anew, next);
+                    let holds = holds.map_err(|error| failed = Err(error));
+                    holds.unwrap_or(false)
+                });
+                failed?;
             }
-            let lost = thinking.get(valid..).unwrap_or_default();
-            found.extend(lost.iter().map(|iteration| iteration.number));
+            let lost = thinking.iter().skip(valid);
+            found.extend(lost.map(|iteration| iteration.number));
         }
         Ok(Unbound::new(checking, found))
     }
@@ -106,19 +109,18 @@ impl Context {
             Some((number, context)) => context.find_unbound_of(*number, options)?,
             None => Unbound::default(),
         };
+        let is_new = |(number, _): &(u64, Checking)| before.of(*number).is_none();
         let lost = next
             .numbers()
-            .filter(|(number, _)| before.of(*number).is_none());
-        let lost = lost.filter_map(|(number, checking)| {
-            let entries = self.log.get_numbered(number)?.entries();
-            let bound = entries.filter(|entry| checking.binds_any(&entry.message));
-            Some(
-                bound
-                    .map(|entry| entry.message.count(Method::Estimate).thinking)
-                    .sum::<u64>(),
-            )
-        });
-        Ok(lost.sum())
+            .filter(is_new)
+            .flat_map(|(number, checking)| {
+                let entries = self.log.get_numbered(number).into_iter();
+                let entries = entries.flat_map(Iteration::entries);
+                entries.filter(move |entry| checking.binds_any(&entry.message))
+            });
+        Ok(lost
+            .map(|entry| entry.message.count(Method::Estimate).thinking)
+            .sum())
     }
 
     /// Returns the iterations whose thinking the request of an iteration had to do without, with what was noted of that request.
@@ -129,13 +131,8 @@ impl Context {
             max_result_bytes,
             ..options.clone()
         };
-        let system = self
-            .inputs
-            .systems
-            .of(number)
-            .map(|(_, system)| system.clone());
-        let system = system.unwrap_or_else(|| self.inputs.digest_of(self.log.system.as_ref()));
-        self.find_unbound_behind(system, &options)
+        let noted = self.inputs.systems.of(number);
+        self.find_unbound_behind(noted.map(|(_, system)| system.clone()), &options)
     }
 
     /// Returns the ranges of iterations whose requests had the same inputs, oldest first.

@@ -361,6 +361,19 @@ fn a_schema_of_more_than_its_provider_takes_is_refused_and_says_of_what() {
 }
 
 #[test]
+fn lists_say_what_their_elements_are() {
+    for list in [r#"{"type":"array"}"#, r#"{"type":["array","null"]}"#] {
+        for (provider, model) in CLOSED {
+            let sent = fields(&many(1, list, true), provider, model, false);
+            let Err(Error::Invalid { path, .. }) = sent else {
+                unreachable!("{provider:?} takes a list of anything");
+            };
+            assert_eq!(path, [Value::text("properties"), Value::text("f0")]);
+        }
+    }
+}
+
+#[test]
 fn choices_are_of_kinds_that_the_provider_takes() {
     let table = [
         ("[true]", true, false),

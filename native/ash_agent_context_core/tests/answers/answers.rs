@@ -616,6 +616,17 @@ fn the_value_of_the_one_field_that_it_may_be_is_read_without_its_object() {
         if found.is_some() {
             assert_eq!(kinds(&answer), [MendKind::MissingObject]);
         }
+        let fenced = format!("```json\n{text}\n```");
+        let answer = answer_type(&schema).read(&fenced, false);
+        let found = (answer.state == ReadingState::Fits)
+            .then_some(answer.value.clone())
+            .flatten();
+        assert_eq!(found, expected.map(value), "{schema}: {fenced}");
+        if found.is_some() {
+            assert_eq!(kinds(&answer), [MendKind::MissingObject, MendKind::Prose]);
+        }
+        let strict = answer_type(&schema).read(&fenced, true);
+        assert_eq!(strict.state, ReadingState::Misfits);
         assert_eq!(
             answer_type(&schema).read(text, true).state,
             ReadingState::Misfits

@@ -1,6 +1,6 @@
 //! Foreign histories: what becomes of them, and that they come back.
 
-use crate::make::sent_with;
+use crate::make::{sent_with, with};
 use ash_agent_context_core::{
     json, time, Context, Defaults, Error, Imported, Known, MessageRef, Options, Output, Provider,
     Repair, RepairKind, Role, Status, Value, BODY_DEPTH,
@@ -480,6 +480,21 @@ fn langchains_name_for_arguments_is_read() {
     assert_eq!(json::write(&call.arguments.value), r#"{"x":1}"#);
 }
 
+/// It was made behind the words.
+#[test]
+fn thinking_that_is_checked_does_not_move() {
+    let words = r#"{"type":"text","text":"So."}"#;
+    let thought = r#"{"type":"thinking","thinking":"Hm","signature":"s"}"#;
+    let said = format!(r#"{{"role":"assistant","content":[{words},{thought}]}}"#);
+    let list = list(&[USER, &said, r#"{"role":"user","content":"Again"}"#]);
+    let imported = request(&format!(r#"{{"messages":{list}}}"#), Provider::Anthropic).unwrap();
+    for (model, is_sent) in [("claude-opus-5-5", false), ("claude-opus-4-5", true)] {
+        let options = with(Provider::Anthropic, |options| options.model = Some(model));
+        let body = sent_with(&imported.context, &options);
+        assert_eq!(body.contains("Hm"), is_sent, "{body}");
+    }
+}
+
 /// Its own provider refuses thinking that nothing follows, whoever wrote it.
 #[test]
 fn thinking_that_nothing_follows_is_left_out_of_imported_messages() {
@@ -505,6 +520,13 @@ fn thinking_that_nothing_follows_is_left_out_of_imported_messages() {
             Provider::OpenAiResponses,
             "input",
             list(&[USER, said, reasoning, again]),
+            "reasoning",
+        ),
+        // OpenAI refuses it before a message that has no id, too.
+        (
+            Provider::OpenAiResponses,
+            "input",
+            list(&[USER, reasoning, said, again]),
             "reasoning",
         ),
         (

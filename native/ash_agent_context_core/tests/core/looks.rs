@@ -187,6 +187,49 @@ fn forms() -> Vec<Form> {
             &["tool_result"],
         ),
         form(
+            "Anthropic's images and thinking",
+            &[Provider::Anthropic],
+            "messages",
+            json!([{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]},
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm", "signature": "c2ln"}, {"type": "text", "text": "Oslo"}]}]),
+            &["media_type"],
+        ),
+        form(
+            "words under another key",
+            &[],
+            "messages",
+            json!([{"role": "user", "text": "Hi"}]),
+            &["text"],
+        ),
+        form(
+            "attachments of the Vercel AI SDK",
+            &[],
+            "messages",
+            json!([{"role": "user", "content": "Hi", "experimental_attachments": [{"url": "https://example.com/Oslo.png"}]}]),
+            &["experimental_attachments"],
+        ),
+        form(
+            "a transcript of Claude Code",
+            &[],
+            "messages",
+            json!([{"type": "user", "isSidechain": false, "uuid": "1", "message": {"role": "user", "content": "Hi"}}]),
+            &["isSidechain"],
+        ),
+        form(
+            "a transcript of Codex",
+            &[],
+            "messages",
+            json!([{"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}}]),
+            &["payload"],
+        ),
+        form(
+            "calls with input",
+            &[],
+            "messages",
+            json!([{"role": "assistant", "content": null, "tool_calls": [{"id": "abcdefghi", "type": "function", "function": {"name": "get", "parameters": {"city": "Oslo"}}}]}]),
+            &["parameters"],
+        ),
+        form(
             "ShareGPT",
             &[],
             "messages",
@@ -214,7 +257,7 @@ fn problems(
             let is_own = to.is_some_and(|to| form.of.contains(&to));
             let words = error.to_string();
             let is_wrong = is_own
-                || !["looks like", "a list of"]
+                || !["looks like", "a list of", "arguments under the key"]
                     .iter()
                     .any(|word| words.contains(word));
             return is_wrong.then_some(words).into_iter().collect();

@@ -54,7 +54,7 @@ fn answered(status: &str, given: &Json) -> Context {
 #[test]
 fn bytes_tell_the_type_that_is_sent_and_the_report_says_so() {
     // What was said, the bytes, and what they are; nothing where the words stand.
-    let table: [(&str, &[u8], &str); 16] = [
+    let table: [(&str, &[u8], &str); 19] = [
         ("image/png", JPEG, "image/jpeg"),
         ("image/jpeg", PNG, "image/png"),
         ("image/png", b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
@@ -75,6 +75,9 @@ fn bytes_tell_the_type_that_is_sent_and_the_report_says_so() {
         ("image/png", b"PK\x03\x04\x14\0\x06\0", ""),
         ("application/pdf", b"Sorry, you have to sign in", ""),
         ("image/png", b"II*\0\x08\0\0\0", ""),
+        ("image/png", b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0", ""),
+        ("image/png", b"\0\0\x01\0\x01\0\x10\x10\0\0", ""),
+        ("image/jpeg", b"\0\0\0\x0cjP  \r\n\x87\n", ""),
     ];
     for (said, bytes, is) in table {
         let kind = if said.starts_with("image/") {
@@ -304,6 +307,27 @@ fn no_cache_point_stands_behind_a_file_that_is_no_pdf() {
                 false => ["text", "cachePoint", "document"],
             };
             assert_eq!(kinds, expected, "{media_type}");
+        }
+    }
+}
+
+#[test]
+fn imported_cache_points_move_before_documents_that_are_no_pdf() {
+    for (format, is_kept) in [("pdf", true), ("csv", false), ("html", false)] {
+        let bytes = STANDARD.encode(if is_kept { PDF } else { b"a,b,c,d,e,f" });
+        let document =
+            json!({"document": {"format": format, "name": "a", "source": {"bytes": bytes}}});
+        let mark = json!({"cachePoint": {"type": "default"}});
+        let content = json!([{"text": "Sum it up"}, document, mark]);
+        let body = json!({"messages": [{"role": "user", "content": content}]});
+        let context = import(&body.to_string(), Provider::Bedrock);
+        for context in [reload(&context), context] {
+            let body: Json = serde_json::from_str(&sent(&context, Provider::Bedrock)).unwrap();
+            let sent = body["messages"][0]["content"].as_array().unwrap();
+            let behind = sent
+                .get(2)
+                .is_some_and(|last| last.get("cachePoint").is_some());
+            assert_eq!(behind, is_kept, "{sent:?}");
         }
     }
 }

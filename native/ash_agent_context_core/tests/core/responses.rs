@@ -1,6 +1,6 @@
 //! What providers send back: laws of reading it, and what servers do that no document says.
 
-use crate::make::{self, at, conversation, decode, feed, framed, reload, stream};
+use crate::make::{self, at, conversation, decode, feed, framed, reload, sent, stamp, stream};
 use crate::provider_answers::{forms, parsed, Saying};
 use crate::recorded;
 
@@ -1376,6 +1376,24 @@ fn a_number_too_large_for_a_float_loses_no_tokens() {
 }
 
 #[test]
+fn without_indexes_names_tell_calls_with_one_id_apart() {
+    let piece = |name: &str, json: &str| {
+        piece(json!({"id": "c", "function": {"name": name, "arguments": json}}))
+    };
+    let lines = [
+        piece("a", "{\"x\":"),
+        piece("a", "1}"),
+        piece("b", "{\"x\":2}"),
+    ];
+    let (response, _) = stream(
+        Provider::OpenAiChat,
+        &[&lines[..], &[end("tool_calls")]].concat(),
+    );
+    let wanted = [call("a", "{\"x\":1}", "c"), call("b", "{\"x\":2}", "c")];
+    assert_eq!(calls(&response), wanted);
+}
+
+#[test]
 fn two_calls_with_one_id_are_two() {
     let whole = |index: u64, name: &str, json: &str| {
         piece(json!({"index": index, "id": "c", "function": {"name": name, "arguments": json}}))
@@ -1664,6 +1682,28 @@ fn a_call_that_broke_off_keeps_what_its_provider_wants_back() {
         let known = half[0].provider_metadata.as_ref().unwrap();
         assert_eq!(known.get_named(key), Some(&Value::text("files")));
         assert_eq!(known.get_named("id"), None);
+    }
+}
+
+#[test]
+fn a_call_of_a_custom_tool_that_broke_off_has_text_and_can_be_loaded() {
+    let item = json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "f", "input": ""});
+    let line = json!({"type": "response.output_item.added", "output_index": 0, "item": item});
+    let delta = json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": "half"});
+    for (lines, input) in [(vec![line.clone()], ""), (vec![line, delta], "half")] {
+        let provider = Provider::OpenAiResponses;
+        let (response, _) = begin(provider, &framed(provider, &lines)).unwrap();
+        let context = add(&response.interrupt(Value::Nil)).unwrap();
+        let context = reload(
+            &context
+                .add_user_message(Value::text("Go on"), stamp())
+                .unwrap(),
+        );
+        let wanted =
+            json!({"type": "custom_tool_call", "call_id": "c", "name": "f", "input": input});
+        let body: Json = serde_json::from_str(&sent(&context, provider)).unwrap();
+        let sent = body["input"].as_array().unwrap();
+        assert!(sent.contains(&wanted), "{sent:?}");
     }
 }
 

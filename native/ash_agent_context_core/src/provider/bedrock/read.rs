@@ -67,6 +67,11 @@ fn is_unknown_to_system(block: &Value) -> bool {
 }
 
 fn user(blocks: Vec<Value>, history: &mut Listener) -> Result<(), Error> {
+    let is_other = |file: &Value| name_at(file, "format") != Some("pdf");
+    let is_refused = |pair: &[Value]| matches!(pair, [block, mark] if is_cache_point(mark) && at(block, "document").is_some_and(is_other));
+    if blocks.windows(2).any(is_refused) {
+        history.mark_refused();
+    }
     history.read_user(blocks, |block| {
         if has(&block, "toolResult") {
             let mut block = Fields::read(block, "")?;

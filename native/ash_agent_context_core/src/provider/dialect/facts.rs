@@ -1,7 +1,7 @@
 //! Facts that several providers share: those of the chat dialect, of Claude wherever it runs, and of OpenAI's models and caches.
 
 use crate::answer::node::Kinds;
-use crate::answer::subset::{Sizes, Subset, FORMATS};
+use crate::answer::subset::{Size, Subset, FORMATS};
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::facts::{is_any, is_plain_name, Cache, Facts, Rule};
@@ -99,14 +99,13 @@ pub(crate) const STRICT: Subset = Subset {
     needs_all: true,
     may_recur: true,
     choices: Kinds::PLAIN,
-    most: Sizes {
-        levels: 10,
-        fields: 5_000,
-        choices: 1_000,
-        letters: 120_000,
-        crowded: 15_000,
-        ..Sizes::UNLIMITED
-    },
+    most: &[
+        (Size::Levels, 10),
+        (Size::Fields, 5_000),
+        (Size::Choices, 1_000),
+        (Size::Letters, 120_000),
+        (Size::Crowded, 15_000),
+    ],
 };
 
 /// The part of JSON Schema that Anthropic's models take, by `transform_schema` of its SDK. Bedrock uses it too: of the models
@@ -120,11 +119,7 @@ pub(crate) const CLAUDE: Subset = Subset {
     may_recur: false,
     // Its guide to structured outputs, and errors that were reported ("too many optional parameters (87) ... (limit: 24)").
     choices: Kinds::PLAIN,
-    most: Sizes {
-        optional: 24,
-        unions: 16,
-        ..Sizes::UNLIMITED
-    },
+    most: &[(Size::Optional, 24), (Size::Unions, 16)],
 };
 
 /// Returns the field of OpenAI's chat format that makes the model answer by a schema.

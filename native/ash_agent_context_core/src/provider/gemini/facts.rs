@@ -1,7 +1,7 @@
 //! The facts about Gemini.
 
 use crate::answer::node::Kinds;
-use crate::answer::subset::{Sizes, Subset};
+use crate::answer::subset::Subset;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::object;
 use crate::provider::facts::{half_under, is_any, Cache, Facts, Rule};
@@ -74,7 +74,7 @@ pub(crate) const FACTS: Facts = Facts {
         may_recur: true,
         // Its reference has `enum` "for strings and numbers".
         choices: Kinds::STRING.with(Kinds::NUMBER),
-        most: Sizes::UNLIMITED,
+        most: &[],
     },
     // Beside functions, models before Gemini 3 refuse it.
     constrains: |model, beside_tools| {

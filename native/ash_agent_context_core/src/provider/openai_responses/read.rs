@@ -208,11 +208,19 @@ fn read_message(item: Value, history: &mut Listener, said: &mut ModelItems) -> R
             history.system(content, None);
         }
         "assistant" => {
-            for key in ["id", "phase"] {
-                item.text(key)?;
-            }
+            let has_id = item.text("id")?.is_some();
+            item.text("phase")?;
             let content = item.content("content", |part| assistant_part(part, &of_message))?;
             said.make_room(history);
+            // Reasoning is refused before a message that has no id.
+            if !has_id
+                && said
+                    .parts
+                    .last()
+                    .is_some_and(|last| last.kind.is_thinking())
+            {
+                history.mark_refused();
+            }
             said.elements.push(history.element());
             said.speaks = true;
             let is_text = matches!(content, Content::Text(_));

@@ -15,7 +15,7 @@ defmodule AshAgent.LLM.Refusal do
 
   @doc "The error of a status, headers and body. `secrets` are cut out of the words: some providers repeat the key they refuse."
   def new(status, headers, body, secrets) do
-    body = unzip(body)
+    body = unzip(body, header(headers, "content-encoding"))
     refusal = Response.Error.read_refusal(status, header(headers, "x-amzn-errortype"), body)
     words = if page?(headers, body), do: title(body), else: refusal.provider_message
 
@@ -29,12 +29,18 @@ defmodule AshAgent.LLM.Refusal do
     }
   end
 
-  # Gateways compress what they refuse, though no request asks for that. What is longer than any error is left out.
-  defp unzip(<<0x1F, 0x8B, _::binary>> = body) do
+  # Gateways compress what they refuse, though no request asks for that, and some say so of what is not compressed. What is longer
+  # than any error is left out.
+  defp unzip(<<0x1F, 0x8B, _::binary>> = body, _encoding), do: inflate(body)
+  defp unzip(body, encoding) when encoding in [nil, "", "identity"], do: body
+  defp unzip(body, _encoding), do: if(String.printable?(body), do: body, else: inflate(body))
+
+  defp inflate(body) do
     zip = :zlib.open()
 
     try do
-      :ok = :zlib.inflateInit(zip, 31)
+      # 15, and 32 for either header.
+      :ok = :zlib.inflateInit(zip, 47)
       zip |> words(:zlib.safeInflate(zip, body), 16) |> IO.iodata_to_binary() |> whole()
     rescue
       _ -> "its words are compressed, and cannot be read"
@@ -42,8 +48,6 @@ defmodule AshAgent.LLM.Refusal do
       :zlib.close(zip)
     end
   end
-
-  defp unzip(body), do: body
 
   defp words(zip, {:continue, text}, pieces) when pieces > 0,
     do: [text | words(zip, :zlib.safeInflate(zip, []), pieces - 1)]

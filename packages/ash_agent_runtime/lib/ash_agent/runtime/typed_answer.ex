@@ -76,21 +76,22 @@ defmodule AshAgent.Runtime.TypedAnswer do
   """
   def settle(%{output: nil}, message), do: {:stop, {:answered, message}}
 
+  # Even if it fits: as the calls of a refused answer do not run, its text is no value.
+  def settle(%{finish_reason: reason}, message) when reason in [:refusal, :content_filter],
+    do: {:stop, {:failed, {:refused, Response.text(message) || ""}}}
+
   def settle(%{output: output} = run, message) do
     # The answer may come as text in spite of the tool.
     strict? = output.strict? and output.mode == :native
 
     case read(output, Response.text(message) || "", strict?) do
       {:ok, value, repairs} -> {:stop, {:typed, value, repairs}}
-      {:error, error} -> refuse(run, message, error)
+      {:error, error} -> refuse(run, error)
     end
   end
 
-  defp refuse(%{finish_reason: finish_reason} = run, message, error) do
+  defp refuse(%{finish_reason: finish_reason} = run, error) do
     cond do
-      finish_reason in [:refusal, :content_filter] ->
-        {:stop, {:failed, {:refused, Response.text(message) || ""}}}
-
       finish_reason == :length ->
         {:stop, {:failed, {:output_cut, error}}}
 

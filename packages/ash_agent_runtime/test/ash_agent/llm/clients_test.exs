@@ -552,6 +552,11 @@ defmodule AshAgent.LLM.ClientsTest do
         assert %{kind: :context_overflow, provider_message: "prompt is too long" <> _} = error
       end
 
+      deflated = [{"content-encoding", "deflate"}]
+      assert refusal(400, :zlib.compress(body), deflated).kind == :context_overflow
+      brotli = [{"content-encoding", "br"}]
+      assert refusal(400, <<0x8B, 5, 0x80, 1, 2, 3>>, brotli).provider_message =~ "compressed"
+      assert refusal(400, body, brotli).kind == :context_overflow
       cut = binary_part(:zlib.gzip(body), 0, 20)
       assert refusal(400, cut, encoding).provider_message =~ "compressed"
       bomb = :zlib.gzip(String.duplicate("a", 20_000_000))

@@ -130,6 +130,13 @@ defmodule AshAgent.Runtime.OutputTest do
       refused = %{content: "I will not say.", finish_reason: :refusal}
       {{:error, error}, [_]} = run([refused], output_mode: :text)
       assert error.reason == {:refused, "I will not say."}
+
+      for reason <- [:refusal, :content_filter], mode <- [:text, :tool] do
+        {{:error, error}, [_]} =
+          run([%{content: @text, finish_reason: reason}], output_mode: mode)
+
+        assert error.reason == {:refused, @text}
+      end
     end
 
     test "where a second answer is cut, which the first one is not instead of" do

@@ -429,17 +429,23 @@ fn find(draft: &mut Draft, id: Option<&str>, at: Option<u64>, name: Option<&str>
     by_index.or_else(|| known(draft, LATEST).filter(|_| name.is_none()))
 }
 
-/// Returns whether a piece with a known id begins another call: it has a name and an index of its own, and its arguments begin.
+/// Returns whether a piece with a known id begins another call: it has an index of its own, or another name where there are no
+/// indexes, and its arguments begin.
 fn is_another(
-    draft: &Draft,
+    draft: &mut Draft,
     id: Option<&str>,
     at: Option<u64>,
     name: Option<&str>,
     json: Option<&str>,
 ) -> bool {
     let begins = json.is_none_or(|json| json.is_empty() || json.starts_with('{'));
-    let is_new = at.is_some_and(|at| !draft.knows(&Key::Call(at)));
-    is_new && begins && name.is_some() && id.is_some_and(|id| draft.knows(&Key::Id(id.into())))
+    let (Some(id), Some(name), true) = (id, name, begins) else {
+        return false;
+    };
+    let known = draft
+        .name_of_call(&Key::Id(id.into()))
+        .map(|known| known != name);
+    known.is_some_and(|is_other| at.map_or(is_other, |at| !draft.knows(&Key::Call(at))))
 }
 
 fn begin(draft: &mut Draft, id: Option<&str>, index: Option<u64>, kind: CallKind) -> Key {
