@@ -184,9 +184,8 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  def log(kind, reason, stacktrace, name) do
-    log_failure("#{name} failed (#{kind}, #{inspect(label(kind, reason))})", stacktrace)
-  end
+  def log(kind, reason, stacktrace, name),
+    do: log_failure(describe_failed(name, kind, reason), stacktrace)
 
   @doc false
   # Adds the conversation that the process works for.
@@ -201,11 +200,10 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   # A function of the application that failed, for the log.
   def log_raised({kind, reason, stacktrace}, name),
-    do:
-      log_with(
-        "#{name} failed (#{kind}, #{inspect(label(kind, reason))})",
-        " " <> find_place(stacktrace)
-      )
+    do: log_with(describe_failed(name, kind, reason), " " <> find_place(stacktrace))
+
+  defp describe_failed(name, kind, reason),
+    do: "#{name} failed (#{kind}, #{inspect(label(kind, reason))})"
 
   @doc false
   # The same as the conversation keeps it: where it was, and nothing of what it had.

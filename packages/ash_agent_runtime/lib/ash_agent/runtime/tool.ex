@@ -124,12 +124,10 @@ defmodule AshAgent.Runtime.Tool do
   """
   @doc since: "0.1.0"
   @spec new(definitions()) :: [t()]
-  def new(definitions),
-    do:
-      for(
-        {tool, definition} <- ToolDefinition.read(definitions),
+  def new(definitions) do
+    for {tool, definition} <- ToolDefinition.read(definitions),
         do: tool |> tool(definition) |> ToolArguments.compile()
-      )
+  end
 
   defp tool(described, %__MODULE__{} = tool), do: %{tool | name: described.name}
 

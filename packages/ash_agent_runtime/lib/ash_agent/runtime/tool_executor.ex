@@ -115,9 +115,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   @doc false
-  # Without their schemas if nobody wants the arguments to be checked.
+  # Calls of a tool without its schema need no more than the required arguments.
   def by_name(tools, check?),
-    do: Map.new(tools, &{&1.name, if(check?, do: &1, else: ToolArguments.uncheck(&1))})
+    do: Map.new(tools, &{&1.name, if(check?, do: &1, else: %{&1 | schema: nil})})
 
   @doc false
   def tool_context(runtime_context),

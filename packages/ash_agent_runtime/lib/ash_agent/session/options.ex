@@ -98,9 +98,8 @@ defmodule AshAgent.Session.Options do
                 ),
               do:
                 {name,
-                 option
-                 |> Keyword.delete(:default)
-                 |> Keyword.put(:doc, "replaces the session's for this run.")}
+                 Keyword.drop(option, [:default, :doc]) ++
+                   [doc: "replaces the session's for this run."]}
 
   @functions for {name, rows} <- [
                    prompt: @prompt_async ++ [@await],
