@@ -48,9 +48,8 @@ defmodule AshAgent.Runtime.Events do
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
 
-  A tool that raised is logged with its stack trace, and kept with its module, function and line in
-  `AshAgent.Context.Audit.failures/1`. The function also gets the `exception` in the metadata, as a function that returns it, since its message
-  may contain a secret and metadata get logged.
+  A tool that raised is logged, and kept in `AshAgent.Context.Audit.failures/1`, with the place in the code. The function also gets the
+  `exception` in the metadata, as a function that returns it, since its message may contain a secret and metadata get logged.
 
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.Audit.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
