@@ -88,14 +88,11 @@ defmodule AshAgent.ToolDefinition do
 
   defp describe(%{} = definition, name) do
     # Actions of Ash check their arguments by themselves.
-    for key <- Map.keys(definition), key not in [:check | @keys] do
+    with [key | _] <- Map.keys(definition) -- [:check | @keys] do
       word = if is_atom(key) or is_binary(key), do: to_string(key), else: ""
       shown = if word == "", do: AshAgent.Options.kind(key), else: inspect(key)
-
-      words =
-        "the definition of the tool #{inspect(name)} has the key #{shown}, which would be ignored"
-
-      Caller.refuse!(words <> "; " <> advise(word))
+      words = "the definition of the tool #{inspect(name)} has the key #{shown}"
+      Caller.refuse!("#{words}, which would be ignored; #{advise(word)}")
     end
 
     definition
@@ -106,14 +103,13 @@ defmodule AshAgent.ToolDefinition do
   defp describe(_other, name), do: refuse!(name)
 
   defp advise(word) do
-    named = Enum.find(@other_names, fn {_key, words} -> word in words end)
     likeness = &String.jaro_distance(to_string(&1), word)
+    close = @keys |> Enum.filter(&(likeness.(&1) > 0.8)) |> Enum.sort_by(likeness, :desc)
+    named = for {key, words} <- @other_names, word in words, do: key
 
-    case named || {Enum.max_by(@keys, likeness), nil} do
-      {key, words} ->
-        if words || likeness.(key) > 0.8,
-          do: "write #{inspect(key)}",
-          else: "the keys are " <> Enum.map_join(@keys, ", ", &inspect/1)
+    case named ++ close do
+      [key | _] -> "write #{inspect(key)}"
+      [] -> "the keys are " <> Enum.map_join(@keys, ", ", &inspect/1)
     end
   end
 

@@ -16,17 +16,14 @@ defmodule AshAgent.Context.Requests do
   def checked_options(provider, opts),
     do: request_options(provider, Options.validate!(opts, :request))
 
-  # The options that some providers have: their APIs can keep a part of the conversation themselves.
+  @dialects [openai_chat: [:openai, :deepseek, :openrouter, :vllm], anthropic: [:deepseek]]
+
+  # The options that some providers have. Their APIs can keep a part of the conversation themselves.
   @owners [
     previous_response_id: [:openai_responses, :anthropic],
-    conversation: [:openai_responses]
+    conversation: [:openai_responses],
+    dialect: Keyword.keys(@dialects)
   ]
-
-  # The dialects of each format.
-  @dialects %{
-    openai_chat: [:openai, :deepseek, :openrouter, :vllm],
-    anthropic: [:deepseek]
-  }
 
   def request_options(provider, opts) do
     both? = opts[:previous_response_id] != nil and opts[:conversation] != nil
@@ -42,7 +39,10 @@ defmodule AshAgent.Context.Requests do
       Caller.refuse!("option #{inspect(name)} #{words}")
     end
 
-    check_dialect(provider, opts[:dialect])
+    unless opts[:dialect] in [nil | Keyword.get(@dialects, provider, [])] do
+      words = "must be one of #{inspect(@dialects[provider])} for #{inspect(provider)}"
+      Caller.refuse!("option :dialect " <> words)
+    end
 
     %{
       provider: provider,
@@ -57,19 +57,5 @@ defmodule AshAgent.Context.Requests do
       conversation: opts[:conversation],
       interrupt: opts[:pending] == :interrupt
     }
-  end
-
-  defp check_dialect(_provider, nil), do: :ok
-
-  defp check_dialect(provider, dialect) do
-    case @dialects[provider] do
-      nil ->
-        words = "is for :openai_chat and :anthropic; leave it out for #{inspect(provider)}"
-        Caller.refuse!("option :dialect " <> words)
-
-      dialects ->
-        words = "option :dialect must be one of #{inspect(dialects)} for #{inspect(provider)}"
-        dialect in dialects || Caller.refuse!(words)
-    end
   end
 end

@@ -63,7 +63,7 @@ const FORMS: [Form; 12] = [
     Form {
         of: "Anthropic's or Mistral's",
         reader: "which Import.from_request(%{\"messages\" => messages}, provider) reads",
-        providers: &[Anthropic, Mistral],
+        providers: &[Anthropic, Mistral, OpenAiChat],
         signs: "content+thinking",
     },
     Form {

@@ -39,12 +39,8 @@ defmodule AshAgent.Toolbox do
   @enforce_keys [:name, :command]
   defstruct @enforce_keys ++
               [:description, parameters: @default_parameters, args: [], env: %{}] ++
-              [
-                inherit_env: [],
-                search_hints: [],
-                max_output_bytes: @max_output_bytes,
-                timeout: nil
-              ]
+              [inherit_env: [], search_hints: [], max_output_bytes: @max_output_bytes] ++
+              [timeout: nil]
 
   @typedoc """
     * `name` - the tool's name for the model

@@ -4,7 +4,7 @@ defmodule Mix.AshAgent.Sources do
   # The conversations and functions that the arguments of this package's tasks name: in stores, in files, and in an
   # application.
 
-  alias AshAgent.{ChatContext, Context, Store}
+  alias AshAgent.{ChatContext, Context, Prices, Store}
 
   @doc "Returns the value of `{:ok, value}`, and `:ok`. An error ends the task with its words."
   def ok!(result, id \\ nil)
@@ -15,6 +15,10 @@ defmodule Mix.AshAgent.Sources do
     do: Mix.raise("the store has no conversation #{inspect(id)}")
 
   def ok!({:error, error}, _id), do: Mix.raise(Exception.message(error))
+
+  @doc "The option of `AshAgent.Prices` for a file of prices, if one is named."
+  def prices(nil), do: []
+  def prices(file), do: [prices: ok!(Prices.read(file))]
 
   ## Stores
 

@@ -325,11 +325,10 @@ defmodule AshAgent.Conversation.Change do
   end
 
   # Who decides, and the arguments that were shown to them.
-  defp decision(changeset, context),
-    do: [
-      by: Asker.identity(context.actor),
-      arguments: Changeset.get_argument(changeset, :arguments)
-    ]
+  defp decision(changeset, context) do
+    shown = Changeset.get_argument(changeset, :arguments)
+    [by: Asker.identity(context.actor), arguments: shown]
+  end
 
   defp call_id(changeset), do: Changeset.get_argument(changeset, :call_id)
 

@@ -158,20 +158,18 @@ defmodule AshAgent.Tools.Action do
       wrong =
         for %{input: input} <- List.wrap(calls),
             {name, value} <- input,
-            not castable?(tool, name, value),
+            not is_map(value) and not is_list(value),
+            not match?({:ok, _value}, cast(tool, name, value)),
+            uniq: true,
             do: name
 
-      if wrong == [],
-        do: :ok,
-        else: {:error, Enum.map_join(Enum.uniq(wrong), "; ", &"#{&1}: is invalid")}
+      if wrong == [], do: :ok, else: {:error, Enum.map_join(wrong, "; ", &"#{&1}: is invalid")}
     end
   end
 
-  defp castable?(_tool, _name, value) when is_map(value) or is_list(value), do: true
-
-  defp castable?(tool, name, value) do
+  defp cast(tool, name, value) do
     %{type: type, constraints: constraints} = tool.names[to_string(name)]
-    match?({:ok, _value}, Ash.Type.cast_input(type, value, constraints))
+    Ash.Type.cast_input(type, value, constraints)
   end
 
   defp one_of_many(tool, call, tool_context) do
@@ -257,9 +255,7 @@ defmodule AshAgent.Tools.Action do
   end
 
   defp key_value(tool, name, arguments) do
-    %{type: type, constraints: constraints} = tool.names[to_string(name)]
-
-    case Ash.Type.cast_input(type, arguments[to_string(name)], constraints) do
+    case cast(tool, name, arguments[to_string(name)]) do
       {:ok, value} when value != nil -> {:ok, {name, value}}
       _other -> {:error, "#{name} is missing or invalid"}
     end

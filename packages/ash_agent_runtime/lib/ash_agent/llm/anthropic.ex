@@ -34,19 +34,15 @@ defmodule AshAgent.LLM.Anthropic do
           )
 
   # By reports of clients that were refused there; the guide on requests names them.
-  @unsigned ~w(api.deepseek.com api.moonshot.ai api.moonshot.cn api.kimi.com)
+  @dialects Map.new(
+              ~w(api.deepseek.com api.moonshot.ai api.moonshot.cn api.kimi.com),
+              &{&1, :deepseek}
+            )
 
   use Client, @schema
 
   @impl Client
-  def check(opts) do
-    known = if URI.parse(opts[:base_url]).host in @unsigned, do: :deepseek
-    dialect = if opts[:dialect] == :auto, do: known, else: opts[:dialect]
-
-    if dialect && opts[:provider] == :anthropic,
-      do: Keyword.update!(opts, :request, &Keyword.put_new(&1, :dialect, dialect)),
-      else: opts
-  end
+  def check(opts), do: Client.put_dialect(opts, :anthropic, @dialects)
 
   @impl Client
   def call(opts, tools, mode) do

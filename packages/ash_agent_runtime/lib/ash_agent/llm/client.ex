@@ -456,6 +456,16 @@ defmodule AshAgent.LLM.Client do
     Map.merge(described, %{"name" => tool.name, key => parameters(tool.parameters)})
   end
 
+  @doc "Returns the options of a client with the dialect of its requests: the one of its option `:dialect`, or that of a known host."
+  def put_dialect(opts, provider, known) do
+    found = known[URI.parse(opts[:base_url]).host]
+    dialect = if opts[:dialect] == :auto, do: found, else: opts[:dialect]
+
+    if dialect && opts[:provider] == provider,
+      do: Keyword.update!(opts, :request, &Keyword.put_new(&1, :dialect, dialect)),
+      else: opts
+  end
+
   @doc "Returns the body with the field that asks for a stream."
   def put_stream(body, :chat), do: body
   def put_stream(body, :stream), do: Map.put(body, "stream", true)

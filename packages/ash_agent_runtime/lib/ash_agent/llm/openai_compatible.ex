@@ -43,17 +43,7 @@ defmodule AshAgent.LLM.OpenAICompatible do
   use Client, @schema
 
   @impl Client
-  def check(opts) do
-    dialect =
-      case opts[:dialect] do
-        :auto -> @dialects[URI.parse(opts[:base_url]).host]
-        dialect -> dialect
-      end
-
-    if dialect && opts[:provider] == :openai_chat,
-      do: Keyword.update!(opts, :request, &Keyword.put_new(&1, :dialect, dialect)),
-      else: opts
-  end
+  def check(opts), do: Client.put_dialect(opts, :openai_chat, @dialects)
 
   @impl Client
   def call(opts, tools, mode) do

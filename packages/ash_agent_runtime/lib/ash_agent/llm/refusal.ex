@@ -29,6 +29,8 @@ defmodule AshAgent.LLM.Refusal do
     }
   end
 
+  @unreadable "its words are compressed, and cannot be read"
+
   # Gateways compress what they refuse, though no request asks for that, and some say so of what is not compressed. What is longer
   # than any error is left out.
   defp unzip(<<0x1F, 0x8B, _::binary>> = body, _encoding), do: inflate(body)
@@ -41,9 +43,10 @@ defmodule AshAgent.LLM.Refusal do
     try do
       # 15, and 32 for either header.
       :ok = :zlib.inflateInit(zip, 47)
-      zip |> words(:zlib.safeInflate(zip, body), 16) |> IO.iodata_to_binary() |> whole()
+      text = zip |> words(:zlib.safeInflate(zip, body), 16) |> IO.iodata_to_binary()
+      if text == "", do: @unreadable, else: text
     rescue
-      _ -> "its words are compressed, and cannot be read"
+      _ -> @unreadable
     after
       :zlib.close(zip)
     end
@@ -53,9 +56,6 @@ defmodule AshAgent.LLM.Refusal do
     do: [text | words(zip, :zlib.safeInflate(zip, []), pieces - 1)]
 
   defp words(_zip, {_, text}, _pieces), do: text
-
-  defp whole(text) when text != "", do: text
-  defp whole(_none), do: "its words are compressed, and cannot be read"
 
   # An empty account stays empty, whatever a header says.
   defp retryable?(_told, %{kind: :quota}), do: false

@@ -97,10 +97,8 @@ defmodule AshAgent.Runtime.Authority do
 
   # Notes on an earlier prompt, whose message has no answer and is beside this one, do not apply to it.
   def note_prompt(context, [], own) do
-    context =
-      if notes(context, context.current_iteration) == [],
-        do: context,
-        else: note(context, [%{"given" => "none"}])
+    beside? = notes(context, context.current_iteration) != []
+    context = if beside?, do: note(context, [%{"given" => "none"}]), else: context
 
     if own == %{},
       do: context,

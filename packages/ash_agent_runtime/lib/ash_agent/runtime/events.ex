@@ -48,9 +48,8 @@ defmodule AshAgent.Runtime.Events do
   module, an atom, or the first element of the reason. The bytes of a term that is not text are those of its external term
   format.
 
-  A tool that raised is logged with its stack trace, and kept with its module, function and line in
-  `AshAgent.Context.Audit.failures/1`. The function also gets the `exception` in the metadata, as a function that returns it, since its message
-  may contain a secret and metadata get logged.
+  A tool that raised is logged, and kept in `AshAgent.Context.Audit.failures/1`, with the place in the code. The function also gets the
+  `exception` in the metadata, as a function that returns it, since its message may contain a secret and metadata get logged.
 
   The `failure` of a request is a `t:AshAgent.Response.Error.kind/0`, as in `AshAgent.Context.Audit.failures/1`, and its `status` that of HTTP;
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
@@ -184,9 +183,8 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  def log(kind, reason, stacktrace, name) do
-    log_failure("#{name} failed (#{kind}, #{inspect(label(kind, reason))})", stacktrace)
-  end
+  def log(kind, reason, stacktrace, name),
+    do: log_failure(describe_failed(name, kind, reason), stacktrace)
 
   @doc false
   # Adds the conversation that the process works for.
@@ -201,11 +199,10 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   # A function of the application that failed, for the log.
   def log_raised({kind, reason, stacktrace}, name),
-    do:
-      log_with(
-        "#{name} failed (#{kind}, #{inspect(label(kind, reason))})",
-        " " <> find_place(stacktrace)
-      )
+    do: log_with(describe_failed(name, kind, reason), " " <> find_place(stacktrace))
+
+  defp describe_failed(name, kind, reason),
+    do: "#{name} failed (#{kind}, #{inspect(label(kind, reason))})"
 
   @doc false
   # The same as the conversation keeps it: where it was, and nothing of what it had.

@@ -58,7 +58,9 @@ defmodule AshAgent.Runtime.ModelCall do
     {:stop, failed, _reason} = stop = break_off(run, answer, reason, started)
 
     with :error <- shorten(failed, reason), :error <- ask_by_tool(failed, reason) do
-      if empty?(reason), do: ask_again(failed, stop), else: stop
+      if match?({:llm_error, %LLM.Error{reason: {:empty, _word}}}, reason),
+        do: ask_again(failed, stop),
+        else: stop
     else
       {:ok, run} -> ask(run)
     end
@@ -94,9 +96,6 @@ defmodule AshAgent.Runtime.ModelCall do
       refused -> refused
     end
   end
-
-  defp empty?({:llm_error, %LLM.Error{reason: {:empty, _word}}}), do: true
-  defp empty?(_reason), do: false
 
   # It is the same in all requests of a run.
   defp note_request(%{noted?: true} = run),
@@ -288,13 +287,11 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # A stream of which nothing was delivered may have reported tokens. They are billed, and leave no message.
   defp count_failed(run, {:llm_error, %LLM.Error{response: %Response{} = response}}) do
-    case add_partial(run, response, nil) do
-      {:ok, context} ->
-        {counted, _cost} = count_answer(run, context, response, Response.usage(response))
-        %{counted | tokens: run.tokens}
-
-      {:error, _error} ->
-        run
+    with {:ok, context} <- add_partial(run, response, nil) do
+      {counted, _cost} = count_answer(run, context, response, Response.usage(response))
+      %{counted | tokens: run.tokens}
+    else
+      {:error, _error} -> run
     end
   end
 

@@ -20,8 +20,7 @@ defmodule AshAgent.Runtime.Options do
                "provider refuses the schema: then `:auto` goes on with the tool, and the result's `output_note` says so."},
             {:max_retries, :non_neg_integer, [default: 2],
              "how often the model is asked again in a turn, with the errors, when its typed answer does not fit; what earlier runs of the turn " <>
-               "asked counts, too. Each attempt is an iteration of " <>
-               "the conversation and is paid for."},
+               "asked counts, too. Each attempt is an iteration of the conversation and is paid for."},
             {:hide_retries, :boolean, [default: false],
              "whether the view leaves out the attempts that did not fit once an answer does. The log keeps them, in iterations of their own, " <>
                "and `AshAgent.Context.View.expand/2` shows them."},
@@ -39,9 +38,8 @@ defmodule AshAgent.Runtime.Options do
                "`10_000_000`."},
             {:max_cost, {:or, [:pos_integer, {:in, [:infinity, nil]}]},
              [type_doc: "a positive integer of 10^-12 US dollars, or `:infinity`"],
-             "what the answers of a turn may cost, with those of all sub-agents, before no other model is asked and the run ends, " <>
-               "also if the next request would be beyond it, " <>
-               "with `{:max_cost_exceeded, max}`, see below. Needs `:prices`. Defaults to `:infinity`."},
+             "what the answers of a turn may cost, with those of all sub-agents, before no other model is asked and the run ends, also if " <>
+               "the next request would be beyond it, with `{:max_cost_exceeded, max}`, see below. Needs `:prices`. Defaults to `:infinity`."},
             {:max_sub_agents, {:or, [:non_neg_integer, {:in, [:infinity, nil]}]},
              [type_doc: "a non-negative integer or `:infinity`"],
              "how many sub-agents this run may start, at all depths together. The call of one more gets an error, which the " <>

@@ -75,18 +75,16 @@ defmodule AshAgent.Runtime.Output do
   Returns the output of the same run with a tool, if the provider refused the request because of its schema, or `:error`. That happens
   once: the tool's schema is not enforced.
   """
-  def after_refusal(%__MODULE__{mode: :native, forced?: false} = output, {:llm_error, error}) do
-    with %LLM.Error{kind: :invalid_request, provider_message: words} when is_binary(words) <-
-           error,
-         true <- words =~ @schema_words do
+  def after_refusal(output, reason) do
+    with %{mode: :native, forced?: false} <- output,
+         {:llm_error, %LLM.Error{kind: :invalid_request, provider_message: words}} <- reason,
+         true <- words != nil and words =~ @schema_words do
       note = "the provider refused its schema, see AshAgent.Context.Audit.failures/1"
       {:ok, %{output | mode: :tool, fields: nil, strict?: false, note: note}}
     else
       _another_failure -> :error
     end
   end
-
-  def after_refusal(_output, _reason), do: :error
 
   @doc "The tools that the model is offered, with that of the answer."
   def offer(%__MODULE__{mode: :tool, type: type}, tools),

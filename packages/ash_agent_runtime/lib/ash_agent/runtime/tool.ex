@@ -71,9 +71,10 @@ defmodule AshAgent.Runtime.Tool do
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
               [repeat: :never, recall?: false, schema: nil]
 
-  # `schema` has the parameters and what they were compiled to, or a function that checks arguments, see AshAgent.Runtime.ToolArguments. With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
+  # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
-  # AshAgent.Runtime.Recall, which permissions do not restrict.
+  # AshAgent.Runtime.Recall, which permissions do not restrict. `schema` has the parameters and what they were compiled to, or a
+  # function that checks arguments, see AshAgent.Runtime.ToolArguments.
   @typedoc "A tool. `run`, `grace`, `recall?` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
@@ -124,12 +125,10 @@ defmodule AshAgent.Runtime.Tool do
   """
   @doc since: "0.1.0"
   @spec new(definitions()) :: [t()]
-  def new(definitions),
-    do:
-      for(
-        {tool, definition} <- ToolDefinition.read(definitions),
+  def new(definitions) do
+    for {tool, definition} <- ToolDefinition.read(definitions),
         do: tool |> tool(definition) |> ToolArguments.compile()
-      )
+  end
 
   defp tool(described, %__MODULE__{} = tool), do: %{tool | name: described.name}
 

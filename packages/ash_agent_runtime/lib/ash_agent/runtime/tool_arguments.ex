@@ -21,9 +21,6 @@ defmodule AshAgent.Runtime.ToolArguments do
   def compile(%Tool{parameters: parameters} = tool),
     do: %{tool | schema: {parameters, read(tool.name, parameters)}}
 
-  @doc "Returns the tool without its schema, so that its calls need no more than the required arguments."
-  def uncheck(tool), do: %{tool | schema: nil}
-
   defp read(name, parameters) do
     with [_ | _] <- Map.keys(parameters) -- ["type", :type],
          {:ok, schema} <- Schema.compile(parameters) do
@@ -81,14 +78,12 @@ defmodule AshAgent.Runtime.ToolArguments do
         {:ok, put_repaired(arguments, value), AshAgent.Output.to_repairs(mends)}
 
       {:ok, {:misfits, _value, issues, _mends}} ->
-        {:error,
-         "the arguments do not fit the tool's schema: " <>
-           Enum.map_join(issues, "; ", &describe/1)}
+        words = Enum.map_join(issues, "; ", &describe/1)
+        {:error, "the arguments do not fit the tool's schema: " <> words}
 
       {:error, reason} ->
-        {:error,
-         "the arguments could not be checked: " <>
-           Exception.message(%Context.Error{reason: reason})}
+        words = Exception.message(%Context.Error{reason: reason})
+        {:error, "the arguments could not be checked: " <> words}
     end
   end
 

@@ -115,9 +115,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   @doc false
-  # Without their schemas if nobody wants the arguments to be checked.
+  # Calls of a tool without its schema need no more than the required arguments.
   def by_name(tools, check?),
-    do: Map.new(tools, &{&1.name, if(check?, do: &1, else: ToolArguments.uncheck(&1))})
+    do: Map.new(tools, &{&1.name, if(check?, do: &1, else: %{&1 | schema: nil})})
 
   @doc false
   def tool_context(runtime_context),
@@ -291,11 +291,12 @@ defmodule AshAgent.Runtime.ToolExecutor do
     size = Events.bytes(Tool.field(call, :arguments))
     started = Events.put_system_time(%{arguments_bytes: size})
     checked = check(settings, call, key)
-    Events.emit(settings.events, [:tool, :start], started, put_repairs(metadata, checked))
+    repairs = with({:ok, _tool, _arguments, repairs} <- checked, do: repairs, else: (_ -> %{}))
+    Events.emit(settings.events, [:tool, :start], started, Map.merge(metadata, repairs))
     entry = %{keyed: keyed, started: System.monotonic_time(), metadata: metadata}
 
     case checked do
-      {:ok, tool, arguments, _call} ->
+      {:ok, tool, arguments, _repairs} ->
         timeout = tool.timeout || settings.timeout
         {channel, progress} = Progress.open()
 
@@ -320,22 +321,18 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  defp put_repairs(metadata, {:ok, _tool, _arguments, %{repairs: repairs}}),
-    do: Map.put(metadata, :repairs, repairs)
-
-  defp put_repairs(metadata, _checked), do: metadata
-
   defp tool_context(%{keys: keys, tool_context: tool_context}, id) when is_map_key(keys, id),
     do: Map.put(tool_context, :idempotency_key, keys[id])
 
   defp tool_context(settings, _id), do: settings.tool_context
 
-  # The tool that can take a call, and the call as the tool gets it. Those of a run were checked before they were decided about.
+  # The tool that can take a call, the arguments as it gets them, and a map with their repairs. Calls of a run were checked before they
+  # were decided about.
   defp check(settings, call, key) do
     with {:ok, tool} <- find(settings.tools, Tool.field(call, :name)),
          {:ok, call} <- if(settings.checked?.(key), do: {:ok, call}, else: fit(tool, call)),
          {:ok, arguments} <- Tool.arguments(Tool.field(call, :arguments)),
-         do: {:ok, tool, arguments, call}
+         do: {:ok, tool, arguments, Map.take(call, [:repairs])}
   end
 
   defp fit(tool, call),

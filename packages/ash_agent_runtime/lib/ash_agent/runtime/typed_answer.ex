@@ -34,13 +34,8 @@ defmodule AshAgent.Runtime.TypedAnswer do
   """
   def turn_start(context) do
     first = Context.turn_start(context)
-    Enum.find(first..1//-1, first, &said?(Context.get_iteration(context, &1)))
+    Enum.find(first..1//-1, first, &(Run.said(context, &1) != []))
   end
-
-  defp said?(nil), do: false
-
-  defp said?(%{messages: messages}),
-    do: Enum.any?(messages, &(&1.role == :user and not retry?(&1) and not results?(&1)))
 
   @doc """
   Notes how often earlier runs of the turn asked the model again. `last` is the last message of the current iteration, or `nil`: then the
@@ -252,16 +247,13 @@ defmodule AshAgent.Runtime.TypedAnswer do
     iteration = Context.get_iteration(context, number)
 
     cond do
-      iteration == nil or said?(iteration) -> found
+      iteration == nil or Run.said(context, number) != [] -> found
       failed?(iteration, context) -> failed_attempts(context, number - 1, [number | found])
       true -> failed_attempts(context, number - 1, found)
     end
   end
 
   defp retry?(message), do: match?(%{metadata: %{output_retry: _number}}, message)
-
-  defp results?(%{content: [%{type: :tool_result} | _]}), do: true
-  defp results?(_message), do: false
 
   # What was wrong with a text follows it. A model that goes on by itself is not told anything.
   defp failed?(%{tool_calls: [], number: number} = iteration, context) do

@@ -105,11 +105,8 @@ defmodule AshAgent.Session.Claim do
   # An atom is greater than any number.
   defp count_failure(store, kept, error, max) do
     with {:ok, count} when count + 1 >= max <- count_resumes(store, kept),
-         reason = %{
-           reason: :cannot_be_loaded,
-           resumes: count + 1,
-           error: Exception.message(error)
-         },
+         words = Exception.message(error),
+         reason = %{reason: :cannot_be_loaded, resumes: count + 1, error: words},
          {:ok, kept} <- note(store, kept, status: :parked, note: %{parked: reason}) do
       Parked.log(kept.id, reason)
       Journal.ask(fn -> Store.release(store, kept) end)

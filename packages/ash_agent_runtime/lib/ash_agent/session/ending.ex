@@ -19,36 +19,34 @@ defmodule AshAgent.Session.Ending do
   """
   def start(before, runtime, context, about, caller) do
     session = self()
-    supervisor = runtime[:supervisor]
     events = Events.new(runtime, %{context_id: context[:id]})
     started = System.monotonic_time()
 
     {:ok, pid} =
       Task.start(fn ->
         Caller.continue(caller)
+        monitor = Process.monitor(session)
 
-        tell = fn reply, more ->
+        Sealed.run(fn ->
+          {reply, more} = await_reply(monitor, runtime[:supervisor], context)
           await_end(before)
           Runtime.report_end(events, started, reply, Map.merge(about, more))
-        end
-
-        monitor = Process.monitor(session)
-        Sealed.run(fn -> await(monitor, supervisor, context, tell) end)
+        end)
       end)
 
     pid
   end
 
-  defp await(monitor, supervisor, context, tell) do
+  defp await_reply(monitor, supervisor, context) do
     receive do
       {:end, reply, more} ->
-        tell.(reply, more)
+        {reply, more}
 
       {:DOWN, ^monitor, :process, _session, reason} ->
         # What the run has started ends with the session, and may still tell something.
         await_end(supervisor)
         own = Map.put(inherit(context), :reason, {:exit, reason})
-        tell.({:error, struct!(Error, own)}, %{})
+        {{:error, struct!(Error, own)}, %{}}
     end
   end
 

@@ -92,15 +92,10 @@ defmodule AshAgent.Session.Options do
      "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
        "decided. Defaults to those of `status/1`."}
   ]
-  @limits for {name, option} <-
-                Runtime.Options.take_schema(
-                  ~w(max_iterations max_calls max_total_tokens max_cost)a
-                ),
-              do:
-                {name,
-                 option
-                 |> Keyword.delete(:default)
-                 |> Keyword.put(:doc, "replaces the session's for this run.")}
+  @limited Runtime.Options.take_schema(~w(max_iterations max_calls max_total_tokens max_cost)a)
+  @limits for {name, option} <- @limited,
+              option = Keyword.drop(option, [:default, :doc]),
+              do: {name, option ++ [doc: "replaces the session's for this run."]}
 
   @functions for {name, rows} <- [
                    prompt: @prompt_async ++ [@await],

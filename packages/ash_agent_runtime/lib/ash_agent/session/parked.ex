@@ -13,12 +13,13 @@ defmodule AshAgent.Session.Parked do
   Returns `{:ok, %{id:, reason:, at:}}` for a parked conversation, as it was fetched or listed, `{:ok, nil}` for every other one, or an
   error. A reason is read by people with `describe/1`.
   """
-  def fetch(store, %{status: :parked, id: id, revision: revision}) do
-    with {:ok, writes} <- Journal.ask(fn -> Store.history(store, id, after: revision - 1) end) do
-      case List.last(writes) do
-        %{note: %{parked: reason}, at: at} -> {:ok, %{id: id, reason: reason, at: at}}
-        _another -> {:ok, nil}
-      end
+  # Messages may have come after the write that parked it.
+  def fetch(store, %{status: :parked, id: id}) do
+    with {:ok, writes} <- Journal.ask(fn -> Store.history(store, id) end) do
+      parked =
+        for %{note: %{parked: reason}, at: at} <- writes, do: %{id: id, reason: reason, at: at}
+
+      {:ok, List.last(parked)}
     end
   end
 

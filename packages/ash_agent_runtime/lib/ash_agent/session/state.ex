@@ -37,15 +37,8 @@ defmodule AshAgent.Session.State do
   @enforce_keys [:status, :context, :tag, :when_busy, :limits, :claim, :runtime, :max_resumes] ++
                   [:when_cancelled]
   @nothing ~w(run asked withdrawn response shown idle_timer ended)a ++
-             [
-               pausing?: false,
-               unsure?: false,
-               activity: [],
-               number: 0,
-               ignored: 0,
-               stop_when_idle: false
-             ] ++
-             [told: %{}, dropped: []]
+             [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false] ++
+             [pausing?: false, told: %{}, dropped: []]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
 
@@ -69,12 +62,8 @@ defmodule AshAgent.Session.State do
 
   @doc "Lets the application find the runtime context again that the turn was asked with, if it cannot go on without."
   def recover_authority(%__MODULE__{context: context, runtime: runtime} = state) do
-    if lacks_authority?(state),
-      do: %{
-        state
-        | asked: Authority.recover(Authority.gone(), context, runtime[:supervisor], runtime)
-      },
-      else: state
+    recover = &Authority.recover(&1, context, runtime[:supervisor], runtime)
+    if lacks_authority?(state), do: %{state | asked: recover.(Authority.gone())}, else: state
   end
 
   @doc "Returns true if a prompt may not wait."

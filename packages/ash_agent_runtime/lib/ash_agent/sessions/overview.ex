@@ -6,6 +6,7 @@ defmodule AshAgent.Sessions.Overview do
 
   alias AshAgent.{Context, Options, Prices, Store}
   alias AshAgent.Runtime.Tool
+  alias AshAgent.Session.Parked
   alias AshAgent.Trace.Stored
 
   @statuses Store.Conversation.statuses()
@@ -48,37 +49,30 @@ defmodule AshAgent.Sessions.Overview do
   defp describe(store, kept, context, opts) do
     since = Context.get_iteration(context, Context.turn_start(context))[:started_at]
     failure = List.last(Context.Audit.failures(context))
-    failure = if opts[:texts], do: failure, else: failure && Map.delete(failure, :message)
+    {:ok, waiting} = with {:error, _reason} <- Store.waiting(store, kept.id), do: {:ok, []}
+
+    shown =
+      if opts[:texts],
+        do: %{failure: failure, text: Stored.print_text(context, limit: 2, width: 120)},
+        else: %{failure: failure && Map.delete(failure, :message)}
 
     context
     |> Stored.describe(kept.status, kept.updated_at, opts[:prices])
     |> Map.merge(%{
       since: since,
       age: since && max(DateTime.diff(DateTime.utc_now(), since, :millisecond), 0),
-      failure: failure,
       calls: for(call <- Context.Calls.asked_tool_calls(context), do: Tool.name(call.name)),
-      prompts: length(list_known(Store.waiting(store, kept.id))),
-      parked: if(kept.status == :parked, do: find_parked(Store.history(store, kept.id)))
+      prompts: length(waiting),
+      parked: find_parked(store, kept)
     })
-    |> Map.merge(if(opts[:texts], do: %{text: newest(context)}, else: %{}))
+    |> Map.merge(shown)
     |> put_known(kept)
   end
 
-  defp list_known({:ok, found}), do: found
-  defp list_known({:error, _reason}), do: []
-
-  # The write that parked it may not be the last one: messages wait.
-  defp find_parked(writes) do
-    reasons = for %{note: %{parked: %{reason: reason}}} <- list_known(writes), do: reason
-    reason = List.last(reasons)
-    reason && Tool.name(reason)
-  end
-
-  defp newest(context) do
-    {:ok, device} = StringIO.open("")
-    Context.print(context, device: device, limit: 2, width: 120, color: false)
-    {:ok, {_input, text}} = StringIO.close(device)
-    text
+  defp find_parked(store, kept) do
+    with {:ok, %{reason: %{reason: reason}}} <- Parked.fetch(store, kept),
+         do: Tool.name(reason),
+         else: (_unknown -> nil)
   end
 
   @doc "Returns a row in a line, with its text in those after it."

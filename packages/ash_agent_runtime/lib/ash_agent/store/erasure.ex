@@ -76,14 +76,10 @@ defmodule AshAgent.Store.Erasure do
     ids
     |> Enum.chunk_every(own[:batch])
     |> reduce(receipt, fn ids, receipt ->
-      with {:ok, late} when late != [] <- Relational.children(store, ids, until),
+      with {:ok, late} <- Relational.children(store, ids, until),
            {:ok, late} <- family(store, late, until),
-           {:ok, receipt} <- erase_batches(store, late, own, receipt) do
-        erase_late(store, late, until, own, receipt)
-      else
-        {:ok, []} -> {:ok, receipt}
-        error -> error
-      end
+           {:ok, receipt} <- erase_batches(store, late, own, receipt),
+           do: erase_late(store, late, until, own, receipt)
     end)
   end
 

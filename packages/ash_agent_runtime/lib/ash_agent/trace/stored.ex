@@ -136,7 +136,7 @@ defmodule AshAgent.Trace.Stored do
       updated_at: updated_at,
       iterations: Context.count_iterations(context),
       failures: context |> Context.Audit.failures() |> Enum.map(& &1.count) |> Enum.sum(),
-      cost: if(prices != [], do: cost(context, prices))
+      cost: cost(context, prices)
     }
   end
 
@@ -145,7 +145,10 @@ defmodule AshAgent.Trace.Stored do
   def format_cost(nil), do: ""
   def format_cost(cost), do: "$#{:erlang.float_to_binary(cost / 1.0e12, decimals: 4)}"
 
-  defp cost(context, prices) do
+  @doc false
+  def cost(_context, prices) when prices in [nil, []], do: nil
+
+  def cost(context, prices) do
     case Context.Audit.fetch_cost(context, prices: prices) do
       {:ok, cost} -> cost
       {:error, _no_price} -> nil
@@ -155,6 +158,15 @@ defmodule AshAgent.Trace.Stored do
   @doc false
   def active(%ChatContext{} = chat), do: ChatContext.active(chat).context
   def active(%Context{} = context), do: context
+
+  @doc false
+  # What is printed with these options, without colours.
+  def print_text(context, opts) do
+    {:ok, device} = StringIO.open("")
+    Context.print(context, [device: device, color: false] ++ opts)
+    {:ok, {_input, text}} = StringIO.close(device)
+    text
+  end
 
   # Forks have the same parent, and are conversations of their own.
   defp fetch_children(store, id) do

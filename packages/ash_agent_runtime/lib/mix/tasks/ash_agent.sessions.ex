@@ -31,18 +31,17 @@ defmodule Mix.Tasks.AshAgent.Sessions do
 
   use Mix.Task
 
-  alias AshAgent.{Prices, Sessions}
+  alias AshAgent.Sessions
   alias AshAgent.Sessions.Overview
   alias Mix.AshAgent.Sources
 
   @requirements ["app.config"]
 
-  @limits [max_iterations: :integer, max_calls: :integer, max_total_tokens: :integer]
-  @options for(
-             name <- ~w(store sessions node cookie prices pause resume cancel)a,
-             do: {name, :string}
-           ) ++
-             @limits ++ [max_cost: :float, limit: :integer, all: :boolean, texts: :boolean]
+  @limits [max_iterations: :integer, max_calls: :integer, max_total_tokens: :integer] ++
+            [max_cost: :float]
+  @texts ~w(store sessions node cookie prices pause resume cancel)a
+  @options Enum.map(@texts, &{&1, :string}) ++
+             @limits ++ [limit: :integer, all: :boolean, texts: :boolean]
 
   @usage "usage: mix ash_agent.sessions --store STORE or --sessions NAME [--node NODE], with [--all] [--texts] [--limit NUMBER] " <>
            "[--prices FILE], or with --pause ID, --resume ID or --cancel ID"
@@ -63,9 +62,8 @@ defmodule Mix.Tasks.AshAgent.Sessions do
   end
 
   defp list(opts) do
-    prices = if opts[:prices], do: [prices: Sources.ok!(Prices.read(opts[:prices]))], else: []
     status = if opts[:all], do: [status: AshAgent.Store.Conversation.statuses()], else: []
-    how = Keyword.take(opts, [:limit, :texts]) ++ prices ++ status
+    how = Keyword.take(opts, [:limit, :texts]) ++ Sources.prices(opts[:prices]) ++ status
 
     rows =
       if opts[:store],
@@ -81,12 +79,9 @@ defmodule Mix.Tasks.AshAgent.Sessions do
   defp act(_action, _id, %{store: _}), do: Mix.raise("a store alone runs nothing; #{@usage}")
 
   defp act(action, id, opts) do
-    limits = Map.take(opts, [:max_cost | Keyword.keys(@limits)])
-
     limits =
-      Enum.map(limits, fn {name, most} ->
-        {name, if(is_float(most), do: round(most * 1.0e12), else: most)}
-      end)
+      for {name, most} <- Map.take(opts, Keyword.keys(@limits)),
+          do: {name, if(name == :max_cost, do: round(most * 1.0e12), else: most)}
 
     args = if action == :resume, do: [id, limits], else: [id]
 

@@ -34,7 +34,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   use Mix.Task
 
-  alias AshAgent.{ChatContext, Context, Prices, Trace}
+  alias AshAgent.{ChatContext, Context, Trace}
   alias AshAgent.Trace.Stored
   alias Mix.AshAgent.Sources
 
@@ -82,7 +82,7 @@ defmodule Mix.Tasks.AshAgent.Trace do
   end
 
   defp show_stored(%{store: store} = opts) do
-    how = [limit: opts[:limit] || 20] ++ prices(opts)
+    how = [limit: opts[:limit] || 20] ++ Sources.prices(opts[:prices])
     rows = store |> Sources.open_store("--store ") |> Stored.list(how) |> Sources.ok!()
     for row <- rows, do: Mix.shell().info(line(row))
   end
@@ -104,11 +104,8 @@ defmodule Mix.Tasks.AshAgent.Trace do
 
   defp html(opts),
     do:
-      [request: Sources.provider(opts[:request]), masked: opts[:unmasked] != true] ++ prices(opts)
-
-  defp prices(%{prices: file}), do: [prices: Sources.ok!(Prices.read(file))]
-
-  defp prices(_opts), do: []
+      [request: Sources.provider(opts[:request]), masked: opts[:unmasked] != true] ++
+        Sources.prices(opts[:prices])
 
   defp print_options(opts) do
     limit = opts[:limit] || 50

@@ -12,7 +12,7 @@ defmodule AshAgent.Test.Branch do
   use AshAgent.Arguments
 
   alias AshAgent.{ChatContext, Context, Options, Runtime, Trace}
-  alias AshAgent.Test.Failure
+  alias AshAgent.Trace.Stored
 
   @enforce_keys [:original, :iteration, :change, :result, :context]
   defstruct @enforce_keys
@@ -193,7 +193,7 @@ defmodule AshAgent.Test.Branch do
   defp lines(context, first, column) do
     {lines, _number} =
       context
-      |> Failure.print_text(width: column, limit: :infinity)
+      |> Stored.print_text(width: column, limit: :infinity)
       |> String.split("\n", trim: true)
       |> Enum.map_reduce(0, fn line, number ->
         case Regex.run(~r/\Aiteration (\d+), [^,]*,[^,]*/, line) do

@@ -36,6 +36,7 @@ defmodule AshAgent.Test.Eval do
 
   alias AshAgent.{Context, Options, Prices, Response, Runtime}
   alias AshAgent.Test.{Assertions, Pattern, Trajectory}
+  alias AshAgent.Trace.Stored
 
   @schema Options.schema([
             {:cases, {:or, [:list, :string]},
@@ -209,14 +210,13 @@ defmodule AshAgent.Test.Eval do
     {Map.merge(attempt, %{tokens: tokens, cost: cost, ms: ms}), context}
   end
 
-  defp finish({:exit, {{id, repetition, _one}, reason}}, evaluation) do
+  defp finish({:exit, {{id, repetition, one}, reason}}, evaluation) do
     {words, ms} =
       if reason == :timeout,
         do: {"took longer than #{evaluation[:timeout]} ms", evaluation[:timeout]},
         else: {"exited: #{inspect(reason, limit: 20)}", 0}
 
-    attempt = %{case: id, repetition: repetition, score: 0, outage: false, passed: false}
-    {Map.merge(attempt, %{words: words, tokens: 0, cost: nil, ms: ms}), nil}
+    finish({:ok, {{id, repetition, one}, {nil, {0, words}, ms}}}, evaluation)
   end
 
   defp context(outcome) do
@@ -228,14 +228,7 @@ defmodule AshAgent.Test.Eval do
 
   defp cost({_tag, %{cost: cost}}, _context, _prices) when is_integer(cost), do: cost
   defp cost(_outcome, nil, _prices), do: nil
-  defp cost(_outcome, _context, prices) when prices in [nil, []], do: nil
-
-  defp cost(_outcome, context, prices) do
-    case Context.Audit.fetch_cost(context, prices: prices) do
-      {:ok, cost} -> cost
-      {:error, _no_price} -> nil
-    end
-  end
+  defp cost(_outcome, context, prices), do: Stored.cost(context, prices)
 
   ## Outages
 

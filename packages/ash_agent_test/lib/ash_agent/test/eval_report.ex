@@ -4,6 +4,7 @@ defmodule AshAgent.Test.EvalReport do
   # The results of an evaluation: figures by case, as a table and as JSON, and the cases that turned since the run before.
 
   alias AshAgent.Context.JSON
+  alias AshAgent.Trace.Stored
 
   @version 1
 
@@ -126,7 +127,7 @@ defmodule AshAgent.Test.EvalReport do
   defp rate(rate), do: :erlang.float_to_binary(rate * 1.0, decimals: 2)
 
   defp money(nil), do: "-"
-  defp money(cost), do: "$" <> :erlang.float_to_binary(cost / 1.0e12, decimals: 4)
+  defp money(cost), do: Stored.format_cost(cost)
 
   defp line([first | cells], [width | widths]) do
     cells = Enum.zip_with(cells, widths, &String.pad_leading/2)

@@ -5,6 +5,7 @@ defmodule AshAgent.Test.Failure do
   # a page.
 
   alias AshAgent.Context
+  alias AshAgent.Trace.Stored
 
   # Messages that are shown before the marked one and after it, as far as the conversation has them.
   @around 30
@@ -21,15 +22,7 @@ defmodule AshAgent.Test.Failure do
 
   defp print(context, mark) do
     opts = [width: 120, limit: limit(context, mark)]
-    print_text(context, if(mark, do: [mark: mark] ++ opts, else: opts))
-  end
-
-  @doc "Returns what `AshAgent.Context.print/2` prints with these options, without colours."
-  def print_text(context, opts) do
-    {:ok, device} = StringIO.open("")
-    Context.print(context, [device: device, color: false] ++ opts)
-    {:ok, {_input, text}} = StringIO.close(device)
-    text
+    Stored.print_text(context, if(mark, do: [mark: mark] ++ opts, else: opts))
   end
 
   # The newest messages are printed; a mark in older ones has to be among them.
