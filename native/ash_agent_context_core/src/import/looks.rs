@@ -58,7 +58,7 @@ const FORMS: [Form; 12] = [
         of: "Anthropic's",
         reader: "which Import.from_request(%{\"messages\" => messages}, :anthropic) reads",
         providers: &[Anthropic],
-        signs: ":tool_use :server_tool_use :tool_result content+source",
+        signs: ":tool_use :server_tool_use :tool_result content+source content+signature",
     },
     Form {
         of: "Anthropic's or Mistral's",
