@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Decision do
   # is stored.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Events, Repeat}
+  alias AshAgent.Runtime.{Events, Repeat, Underway}
   alias AshAgent.Session.{Claim, State}
 
   @doc "Makes a decision. Returns `{:ok, state}` or `{:error, reason}`; then it is not made."
@@ -43,9 +43,9 @@ defmodule AshAgent.Session.Decision do
       # It may have been carried out, so nobody can say that it was denied. Otherwise it is a denial like any other.
       {{:denied, id, reason}, _started} ->
         _denied = Context.Calls.deny_tool_call(context, id, reason, opts)
-        metadata = %{settled: %{id => settlement(decision, opts)}}
+        notes = Underway.add_notes(context, %{settled: %{id => settlement(decision, opts)}})
         result = %{id: id, result: Repeat.make_unknown(reason)}
-        {:ok, Context.add_tool_results(context, [result], metadata: metadata)}
+        {:ok, Context.add_tool_results(context, [result], notes)}
     end
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
