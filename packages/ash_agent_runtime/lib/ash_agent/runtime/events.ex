@@ -184,9 +184,10 @@ defmodule AshAgent.Runtime.Events do
   end
 
   @doc false
-  def log(kind, reason, stacktrace, name) do
-    log_failure("#{name} failed (#{kind}, #{inspect(label(kind, reason))})", stacktrace)
-  end
+  def log(kind, reason, stacktrace, name),
+    do: log_failure(failed(kind, reason, name), stacktrace)
+
+  defp failed(kind, reason, name), do: "#{name} failed (#{kind}, #{inspect(label(kind, reason))})"
 
   @doc false
   # Adds the conversation that the process works for.
@@ -201,11 +202,7 @@ defmodule AshAgent.Runtime.Events do
   @doc false
   # A function of the application that failed, for the log.
   def log_raised({kind, reason, stacktrace}, name),
-    do:
-      log_with(
-        "#{name} failed (#{kind}, #{inspect(label(kind, reason))})",
-        " " <> find_place(stacktrace)
-      )
+    do: log_with(failed(kind, reason, name), " " <> find_place(stacktrace))
 
   @doc false
   # The same as the conversation keeps it: where it was, and nothing of what it had.

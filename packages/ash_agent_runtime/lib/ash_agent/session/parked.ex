@@ -13,12 +13,13 @@ defmodule AshAgent.Session.Parked do
   Returns `{:ok, %{id:, reason:, at:}}` for a parked conversation, as it was fetched or listed, `{:ok, nil}` for every other one, or an
   error. A reason is read by people with `describe/1`.
   """
-  def fetch(store, %{status: :parked, id: id, revision: revision}) do
-    with {:ok, writes} <- Journal.ask(fn -> Store.history(store, id, after: revision - 1) end) do
-      case List.last(writes) do
-        %{note: %{parked: reason}, at: at} -> {:ok, %{id: id, reason: reason, at: at}}
-        _another -> {:ok, nil}
-      end
+  def fetch(store, %{status: :parked, id: id}) do
+    # The write that parked it may not be the last one: messages wait.
+    with {:ok, writes} <- Journal.ask(fn -> Store.history(store, id) end) do
+      parked =
+        for %{note: %{parked: reason}, at: at} <- writes, do: %{id: id, reason: reason, at: at}
+
+      {:ok, List.last(parked)}
     end
   end
 
@@ -32,6 +33,8 @@ defmodule AshAgent.Session.Parked do
   end
 
   @doc "Says why a conversation is parked."
+  def describe(%{reason: :paused}), do: "somebody paused it"
+
   def describe(%{reason: :died_without_progress, resumes: count}) do
     "#{count} sessions in a row have gone on with its turn and ended before they could store anything"
   end

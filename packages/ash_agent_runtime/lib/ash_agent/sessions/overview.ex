@@ -6,6 +6,7 @@ defmodule AshAgent.Sessions.Overview do
 
   alias AshAgent.{Context, Options, Prices, Store}
   alias AshAgent.Runtime.Tool
+  alias AshAgent.Session.Parked
   alias AshAgent.Trace.Stored
 
   @statuses Store.Conversation.statuses()
@@ -33,9 +34,15 @@ defmodule AshAgent.Sessions.Overview do
   # One that was deleted in the meantime has no row.
   defp row(store, kept, opts) do
     case Store.fetch(store, kept.id) do
-      {:ok, %{value: shown} = kept} -> [describe(store, kept, Stored.active(shown), opts)]
-      {:error, :not_found} -> []
-      {:error, error} -> [put_known(%{error: Exception.message(error)}, kept)]
+      {:ok, %{value: shown} = kept} ->
+        [describe(store, kept, Stored.active(shown), opts)]
+
+      {:error, :not_found} ->
+        []
+
+      {:error, error} ->
+        own = %{error: Exception.message(error), parked: find_parked(store, kept)}
+        [put_known(own, kept)]
     end
   end
 
@@ -58,7 +65,7 @@ defmodule AshAgent.Sessions.Overview do
       failure: failure,
       calls: for(call <- Context.Calls.asked_tool_calls(context), do: Tool.name(call.name)),
       prompts: length(list_known(Store.waiting(store, kept.id))),
-      parked: if(kept.status == :parked, do: find_parked(Store.history(store, kept.id)))
+      parked: find_parked(store, kept)
     })
     |> Map.merge(if(opts[:texts], do: %{text: newest(context)}, else: %{}))
     |> put_known(kept)
@@ -67,11 +74,10 @@ defmodule AshAgent.Sessions.Overview do
   defp list_known({:ok, found}), do: found
   defp list_known({:error, _reason}), do: []
 
-  # The write that parked it may not be the last one: messages wait.
-  defp find_parked(writes) do
-    reasons = for %{note: %{parked: %{reason: reason}}} <- list_known(writes), do: reason
-    reason = List.last(reasons)
-    reason && Tool.name(reason)
+  defp find_parked(store, kept) do
+    with {:ok, %{reason: %{reason: reason}}} <- Parked.fetch(store, kept),
+         do: Tool.name(reason),
+         else: (_none_or_error -> nil)
   end
 
   defp newest(context) do
