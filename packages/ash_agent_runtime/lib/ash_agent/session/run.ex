@@ -330,7 +330,7 @@ defmodule AshAgent.Session.Run do
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
     reply = add_stored(reply, session)
     session = %{session | run: nil} |> State.clear_taken() |> State.put_context(context)
-    session |> tell_end(run, reply) |> start_next()
+    session |> tell_end(run, reply) |> go_on(:known)
   end
 
   defp add_stored({:error, %Error{stored: nil} = error}, %{claim: %Claim{}, run: run}),
@@ -352,6 +352,14 @@ defmodule AshAgent.Session.Run do
   end
 
   defp go_on(session, :unknown), do: check_later(%{session | status: :idle, run: nil})
+
+  # The calls of a turn that failed before somebody has decided about them still wait.
+  defp go_on(%{status: :running, context: context} = session, _known) do
+    if Context.Calls.asked_tool_calls(context) == [],
+      do: start_next(session),
+      else: %{session | status: :paused, run: nil, pausing?: false}
+  end
+
   defp go_on(session, _known), do: start_next(session)
 
   @doc "Asks the store soon whether there is a message of which nobody knows whether it was stored."

@@ -18,7 +18,7 @@ defmodule AshAgent.Session.Server do
   # | drain now               | stops            | stops                   | stops             | stops                   |
   # | the claim is lost       | lost             | lost                    | lost              | lost                    |
   #
-  # A cancelled turn drops what waits, unless the option `:when_cancelled` lets the next job start. A session that drains has a run that ends at its next step, or none, and then it stops. One that is `:lost` stops at once,
+  # A run that fails before somebody has decided about its calls leaves the session paused. A cancelled turn drops what waits, unless the option `:when_cancelled` lets the next job start. A session that drains has a run that ends at its next step, or none, and then it stops. One that is `:lost` stops at once,
   # and does not touch the conversation any more. With `:idle` it stops when nobody has needed it for so long, and with
   # `:stop_when_idle` when it is idle or paused.
   #
