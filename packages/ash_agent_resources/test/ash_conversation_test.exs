@@ -277,16 +277,34 @@ for {resource, moduletags, integrations} <- [
       refute_receive {:asked, _model, _text}, 50
     end
 
-    test "tells of a call that was started before a crash that nobody knows its outcome" do
+    test "drops what waits when pending calls are given up" do
       answers([delete_call()])
       chat = start(%{input: "Delete it"})
-      claim = until(fn -> claimed(key(chat)) end)
-      started = %{key: Store.call_key(claim.value, "1"), call: %{id: "1", name: "delete"}}
-      {:ok, claim, [_key]} = Store.start(store(), claim, [started])
-      {:ok, _} = Store.release(store(), claim, status: :running)
+      {:ok, _id} = Store.enqueue(store(), key(chat), "And then?")
       @resource.cancel!(chat, opts())
-      assert Context.Calls.tool_call_status(show(chat, :context), "1") == :unknown
       assert show(chat, :status) == :idle
+      assert Store.waiting(store(), key(chat)) == {:ok, []}
+    end
+
+    test "tells of a call that was started before a crash that nobody knows its outcome" do
+      for action <- [:cancel, :deny] do
+        answers([delete_call()])
+        chat = start(%{input: "Delete it"})
+        claim = until(fn -> claimed(key(chat)) end)
+        started = %{key: Store.call_key(claim.value, "1"), call: %{id: "1", name: "delete"}}
+        {:ok, claim, [_key]} = Store.start(store(), claim, [started])
+        {:ok, _} = Store.release(store(), claim, status: :running)
+
+        if action == :cancel,
+          do: @resource.cancel!(chat, opts()),
+          else: @resource.deny!(chat, "1", "it is gone", opts(actor: @mia))
+
+        context = show(chat, :context)
+        assert Context.Calls.tool_call_status(context, "1") == :unknown
+        assert [%{result: {:error, words}}] = Context.get_iteration(context, 1).tool_calls
+        assert words =~ "may have been carried out"
+        if action == :cancel, do: assert(show(chat, :status) == :idle)
+      end
     end
 
     test "a function of the tools that fails is kept with the turn, which is resumed" do

@@ -115,7 +115,7 @@ defmodule AshAgent.Conversation do
   | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn |
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
   | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error; a denial may have a `reason` |
-  | `:cancel` | ends the running turn and drops messages that wait for its end, or gives up pending calls |
+  | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
   | `:erase` | deletes all records of a `filter` for good, with their conversations; see below |

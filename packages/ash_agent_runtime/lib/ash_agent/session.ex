@@ -538,7 +538,7 @@ defmodule AshAgent.Session do
   it came, and answers calls without a result: those that ran have the status `:unknown`, since nobody knows what became of them, and
   those that had not begun are `:cancelled`. If nothing runs, it does nothing.
 
-  A paused session gives up the undecided calls, as cancelled.
+  A paused session gives up the undecided calls, as cancelled. A turn that was parked is given up as well, and what waits behind it.
 
   The caller of the prompt gets an `AshAgent.Runtime.Error` with the reason `:cancelled`, and with what the run cost so far. Nothing else starts until somebody asks:
   messages that wait are dropped, in the store as well, the callers of their prompts get an error with the reason `:dropped`, and the end of the
@@ -562,7 +562,8 @@ defmodule AshAgent.Session do
 
   @doc """
   Pauses the running turn and returns `:ok`: what runs ends its step, the model's answer or the tools' results, and nothing else starts
-  until somebody calls `resume/2` or `prompt/3`. If nothing runs, it does nothing.
+  until somebody calls `resume/2` or `prompt/3`, which comes after what waits. `resume/2` takes back a pause that the turn has not reached yet, and
+  `cancel/1` gives up the turn and what waits. If nothing runs, it does nothing.
 
   Whoever asked gets an `AshAgent.Runtime.Error` with the reason `:parked`, unless the step was the turn's last. With a store the
   conversation is `:parked`, wherever it is opened next.

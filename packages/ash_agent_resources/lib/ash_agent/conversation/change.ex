@@ -117,10 +117,19 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp does(:deny, changeset, context) do
-    edit_after(changeset, [status: :paused], fn conversation ->
-      reason = Changeset.get_argument(changeset, :reason)
-      opts = decision(changeset, context)
-      Context.Calls.deny_tool_call(conversation, call_id(changeset), reason, opts)
+    Changeset.after_action(changeset, fn changeset, record ->
+      edit(changeset, record, [status: :paused], fn conversation ->
+        id = call_id(changeset)
+        reason = Changeset.get_argument(changeset, :reason)
+
+        # Who cannot be sure says nothing of a denial.
+        started? =
+          with {:ok, ids} <- fetch_started(changeset, record, conversation),
+               do: id in ids,
+               else: (_error -> true)
+
+        Journal.deny(conversation, id, reason, decision(changeset, context), started?)
+      end)
     end)
   end
 
@@ -129,9 +138,10 @@ defmodule AshAgent.Conversation.Change do
       if Runner.cancel(changeset.resource, changeset.to_tenant, Info.key(record)) do
         {:ok, record}
       else
-        edit(changeset, record, [status: :idle], fn conversation ->
-          started = Journal.fetch_unknown(store(changeset), Info.key(record), conversation)
-          Journal.cancel(conversation, started)
+        opts = [status: :idle, taken: list_waiting(changeset, record)]
+
+        edit(changeset, record, opts, fn conversation ->
+          Journal.cancel(conversation, fetch_started(changeset, record, conversation))
         end)
       end
     end)
@@ -291,6 +301,17 @@ defmodule AshAgent.Conversation.Change do
   defp wait?(changeset), do: Changeset.get_argument(changeset, :wait) != false
 
   ## Changes of a conversation that does not run
+
+  defp fetch_started(changeset, record, conversation),
+    do: Journal.fetch_unknown(store(changeset), Info.key(record), conversation)
+
+  # What waits does not start after that.
+  defp list_waiting(changeset, record) do
+    case Store.waiting(store(changeset), Info.key(record)) do
+      {:ok, messages} -> Enum.map(messages, & &1.id)
+      {:error, _reason} -> []
+    end
+  end
 
   defp edit_after(changeset, opts, fun),
     do:

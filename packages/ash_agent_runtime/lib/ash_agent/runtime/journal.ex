@@ -5,7 +5,7 @@ defmodule AshAgent.Runtime.Journal do
   # and the results, those together that come together. A write that fails ends the run before its next step.
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Runtime.Repeat
+  alias AshAgent.Runtime.{Repeat, Underway}
   alias AshAgent.Store.Conversation
 
   # attempts: of the calls that run, by their ids. finished, taken: for the next write.
@@ -162,6 +162,24 @@ defmodule AshAgent.Runtime.Journal do
     |> Repeat.add_unknown(ids, "the user cancelled the turn")
     |> Context.interrupt("cancelled by the user", status: :cancelled)
   end
+
+  @doc """
+  Denies a pending call. Of one that was started before, nobody can say that it was denied: it may have been carried out. Then its result says
+  that, and who settled it is noted. Raises the errors of a denial.
+  """
+  def deny(context, id, reason, opts, started?) do
+    denied = Context.Calls.deny_tool_call(context, id, reason, opts)
+
+    if started? do
+      notes = Underway.add_notes(context, %{settled: %{id => settlement(reason, opts)}})
+      Context.add_tool_results(context, [%{id: id, result: Repeat.make_unknown(reason)}], notes)
+    else
+      denied
+    end
+  end
+
+  @doc "The person who settled a call whose outcome nobody knows, and the reason."
+  def settlement(reason, opts), do: %{by: opts[:by], reason: reason}
 
   @doc "The keys of calls of the current iteration, by their ids."
   def keys(context, calls) do

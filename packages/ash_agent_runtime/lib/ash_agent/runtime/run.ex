@@ -296,7 +296,12 @@ defmodule AshAgent.Runtime.Run do
 
   defp store_end(run, {:store_error, _reason}), do: run
   defp store_end(run, :parked), do: flush(run, :parked, %{parked: %{reason: :paused}})
-  defp store_end(run, _reason), do: flush(run, :idle)
+
+  # The calls of a turn that failed before somebody has decided about them still wait.
+  defp store_end(run, _reason) do
+    waits? = Context.Calls.asked_tool_calls(run.context) != []
+    flush(run, if(waits?, do: :paused, else: :idle))
+  end
 
   defp result(run, status, output) do
     own = %{status: status, output: output, finish_reason: run.finish_reason}

@@ -110,7 +110,24 @@ defmodule AshAgent.Runtime.Underway do
   @doc "Notes what killed sub-agents cost with the iteration of their calls, which have no results yet."
   def note_cut(context, cut) do
     number = context.current_iteration
-    Context.put_iteration_metadata(context, number, "sub_agents", notes(cut))
+
+    noted =
+      case Context.get_iteration(context, number) do
+        %{metadata: %{"sub_agents" => %{} = noted}} -> noted
+        _none -> %{}
+      end
+
+    all = Map.merge(noted, notes(cut), fn _call, before, own -> add_spent(before, own) end)
+    Context.put_iteration_metadata(context, number, "sub_agents", all)
+  end
+
+  # The same call may be cut in each of several lives.
+  defp add_spent(before, own) do
+    Map.merge(before, own, fn
+      :cost, a, b -> a + b
+      :usage, a, b -> Map.merge(a, b, fn _key, a, b -> a + b end)
+      _key, _before, own -> own
+    end)
   end
 
   defp notes(cut), do: Map.new(cut, &{&1.call, note(&1.facts, :interrupted)})

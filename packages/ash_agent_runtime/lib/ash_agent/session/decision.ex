@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Decision do
   # is stored.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Events, Repeat}
+  alias AshAgent.Runtime.{Events, Journal}
   alias AshAgent.Session.{Claim, State}
 
   @doc "Makes a decision. Returns `{:ok, state}` or `{:error, reason}`; then it is not made."
@@ -15,9 +15,10 @@ defmodule AshAgent.Session.Decision do
     with {:ok, unknown} <- fetch_unknown(session, decision),
          {:ok, context} <- apply_decision(before, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
-         settled = Enum.map(unknown, &Map.put(&1, :settled, settlement(decision, opts))),
-         {:ok, claim} <-
-           Claim.write(session.claim, context, :paused, settled) do
+         {_verdict, _id, reason} = decision,
+         settlement = Journal.settlement(reason, opts),
+         settled = Enum.map(unknown, &Map.put(&1, :settled, settlement)),
+         {:ok, claim} <- Claim.write(session.claim, context, :paused, settled) do
       emit(runtime, before, decision, started)
       {:ok, State.put_context(%{session | claim: claim}, context)}
     end
@@ -33,26 +34,13 @@ defmodule AshAgent.Session.Decision do
   defp fetch_unknown(_session, _approved), do: {:ok, []}
 
   defp apply_decision(context, decision, unknown, opts) do
-    case {decision, unknown} do
-      {{:approved, id, _reason}, _none} ->
-        {:ok, Context.Calls.approve_tool_call(context, id, opts)}
-
-      {{:denied, id, reason}, []} ->
-        {:ok, Context.Calls.deny_tool_call(context, id, reason, opts)}
-
-      # It may have been carried out, so nobody can say that it was denied. Otherwise it is a denial like any other.
-      {{:denied, id, reason}, _started} ->
-        _denied = Context.Calls.deny_tool_call(context, id, reason, opts)
-        metadata = %{settled: %{id => settlement(decision, opts)}}
-        result = %{id: id, result: Repeat.make_unknown(reason)}
-        {:ok, Context.add_tool_results(context, [result], metadata: metadata)}
+    case decision do
+      {:approved, id, _reason} -> {:ok, Context.Calls.approve_tool_call(context, id, opts)}
+      {:denied, id, reason} -> {:ok, Journal.deny(context, id, reason, opts, unknown != [])}
     end
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
-
-  # The person who decided about a call whose outcome nobody knows, and the reason.
-  defp settlement({:denied, _id, reason}, opts), do: %{by: opts[:by], reason: reason}
 
   # The context is the one that the decision was made on.
   defp emit(runtime, context, {verdict, id, _reason}, started) do

@@ -33,6 +33,8 @@ defmodule AshAgent.Session.Parked do
   end
 
   @doc "Says why a conversation is parked."
+  def describe(%{reason: :paused}), do: "somebody paused it"
+
   def describe(%{reason: :died_without_progress, resumes: count}) do
     "#{count} sessions in a row have gone on with its turn and ended before they could store anything"
   end

@@ -111,7 +111,7 @@ defmodule AshAgent.Session.Run do
         Parked.log(context[:id], reason)
         if context != session.context, do: tell_change(session, context)
         run = session.run || begin_end(session, context, nil)
-        session = %{session | claim: claim, status: :idle, run: nil}
+        session = %{session | claim: claim, status: :idle, run: nil, pausing?: false}
         session = State.put_context(session, context)
         tell_end(session, run, end_error(session, end_of(reason), true))
 
@@ -296,7 +296,7 @@ defmodule AshAgent.Session.Run do
   # The queued prompts keep waiting, since the turn is not over.
   defp finish(%{run: run} = session, {:paused, %Paused{context: context}} = reply) do
     status = if session.status == :draining, do: :draining, else: :paused
-    session = State.clear_taken(%{session | status: status, run: nil})
+    session = State.clear_taken(%{session | status: status, run: nil, pausing?: false})
     session |> State.put_context(context) |> tell_end(run, reply)
   end
 
@@ -324,13 +324,13 @@ defmodule AshAgent.Session.Run do
          {:error, %Error{reason: {:missing_option, _option}}} = reply
        ) do
     reply = add_stored(reply, session)
-    tell_end(%{session | status: :idle, run: nil}, run, reply)
+    tell_end(%{session | status: :idle, run: nil, pausing?: false}, run, reply)
   end
 
   defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
     reply = add_stored(reply, session)
     session = %{session | run: nil} |> State.clear_taken() |> State.put_context(context)
-    session |> tell_end(run, reply) |> start_next()
+    session |> tell_end(run, reply) |> go_on(:known)
   end
 
   defp add_stored({:error, %Error{stored: nil} = error}, %{claim: %Claim{}, run: run}),
@@ -352,6 +352,14 @@ defmodule AshAgent.Session.Run do
   end
 
   defp go_on(session, :unknown), do: check_later(%{session | status: :idle, run: nil})
+
+  # The calls of a turn that failed before somebody has decided about them still wait.
+  defp go_on(%{status: :running, context: context} = session, _known) do
+    if Context.Calls.asked_tool_calls(context) == [],
+      do: start_next(session),
+      else: %{session | status: :paused, run: nil, pausing?: false}
+  end
+
   defp go_on(session, _known), do: start_next(session)
 
   @doc "Asks the store soon whether there is a message of which nobody knows whether it was stored."
@@ -399,8 +407,10 @@ defmodule AshAgent.Session.Run do
 
   ## Ending it from outside
 
-  @doc "Cancels what runs, or gives up the calls that wait for a decision. Nothing that waits starts, unless the application wants it."
-  def cancel(%State{status: :idle} = session), do: session
+  @doc "Cancels what runs, or gives up what waits until somebody goes on. Nothing that waits starts, unless the application wants it."
+  def cancel(%State{status: :idle} = session),
+    do: if(State.set_aside?(session), do: cancel(%{session | status: :paused}), else: session)
+
   def cancel(%State{when_cancelled: :go_on} = session), do: cancel_turn(session)
 
   def cancel(%State{queue: queue, steers: steers} = session) do

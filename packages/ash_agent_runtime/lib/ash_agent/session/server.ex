@@ -9,7 +9,7 @@ defmodule AshAgent.Session.Server do
   # | resume                  | running          | waits in the queue      | running           | error `:draining`       |
   # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
   # | approve, deny           | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
-  # | cancel                  | -                | idle                    | idle              | stops                   |
+  # | cancel                  | drops what waits | idle                    | idle              | stops                   |
   # | pause                   | -                | at its next step: idle  | -                 | -                       |
   # | the run asks for steers | -                | it gets them            | -                 | stops, if all is stored |
   # | the run pauses          | -                | paused                  | -                 | stops                   |
@@ -18,7 +18,7 @@ defmodule AshAgent.Session.Server do
   # | drain now               | stops            | stops                   | stops             | stops                   |
   # | the claim is lost       | lost             | lost                    | lost              | lost                    |
   #
-  # A cancelled turn drops what waits, unless the option `:when_cancelled` lets the next job start. A session that drains has a run
+  # A run that fails before somebody has decided about its calls leaves the session paused. A cancelled turn drops what waits, unless the option `:when_cancelled` lets the next job start. A session that drains has a run
   # that ends at its next step, or none, and then it stops. One that is `:lost` stops at once, and does not touch the conversation
   # any more. With `:idle` it stops when nobody has needed it for so long, and with `:stop_when_idle` when it is idle or paused.
   #
@@ -407,18 +407,20 @@ defmodule AshAgent.Session.Server do
   defp start_or_enqueue(%{kind: :prompt}, %{status: :paused} = session),
     do: {:reply, {:error, :paused}, session}
 
-  # A prompt whose caller waits for its answer is stored by its run.
-  defp start_or_enqueue(%{client: %Client{ref: nil}} = job, %{run: nil} = session),
-    do: {:noreply, Run.start(session, job)}
-
   defp start_or_enqueue(job, session) do
-    if session.run != nil and State.full?(session, job.input) do
-      {:reply, {:error, :busy}, session}
-    else
-      case store_job(job, session.claim) do
-        {:ok, id} -> {:noreply, begin_job(%{job | id: id}, session)}
-        {:error, reason} -> refuse(session, reason)
-      end
+    cond do
+      session.run != nil and State.full?(session, job.input) ->
+        {:reply, {:error, :busy}, session}
+
+      # A prompt whose caller waits for its answer is stored by its run, if that starts now.
+      session.run == nil and job.client.ref == nil and not State.waiting?(session) ->
+        {:noreply, Run.start(session, job)}
+
+      true ->
+        case store_job(job, session.claim) do
+          {:ok, id} -> {:noreply, begin_job(%{job | id: id}, session)}
+          {:error, reason} -> refuse(session, reason)
+        end
     end
   end
 
@@ -428,9 +430,15 @@ defmodule AshAgent.Session.Server do
   defp store_job(%{kind: :prompt, input: input, opts: opts}, claim),
     do: Claim.enqueue(claim, :prompt, input, opts[:metadata] || %{}, Authority.take(opts))
 
+  # What waits since a pause comes before a new prompt.
   defp begin_job(job, session) do
     Client.confirm(job.client)
-    if session.run, do: State.enqueue(session, job), else: Run.start(session, job)
+
+    cond do
+      session.run != nil -> State.enqueue(session, job)
+      job.kind == :resume -> Run.start(session, job)
+      true -> session |> State.enqueue(job) |> Run.start_next()
+    end
   end
 
   defp accept_stored(_id, _opts, _client, %{status: :paused} = session),

@@ -141,12 +141,24 @@ defmodule AshAgent.Session.State do
   end
 
   @doc "Returns true if the next session of the conversation has something to do."
-  def unfinished?(%__MODULE__{claim: claim, steers: steers, queue: queue}) do
-    claim.stale? or claim.kept.status == :running or steers != [] or not :queue.is_empty(queue)
-  end
+  def unfinished?(%__MODULE__{claim: claim} = state),
+    do: claim.stale? or claim.kept.status == :running or waiting?(state)
 
-  @doc "Adds a job to the queue."
-  def enqueue(%__MODULE__{} = state, job), do: %{state | queue: :queue.in(job, state.queue)}
+  @doc "Returns true if messages wait."
+  def waiting?(%__MODULE__{steers: steers, queue: queue}),
+    do: steers != [] or not :queue.is_empty(queue)
+
+  @doc "Returns true if nothing runs, and there is a turn that was parked or a message that waits until somebody asks."
+  def set_aside?(%__MODULE__{status: :idle, unsure?: false, claim: claim} = state),
+    do: match?(%{kept: %{status: :parked}}, claim) or waiting?(state)
+
+  def set_aside?(%__MODULE__{}), do: false
+
+  @doc "Adds a job to the queue. Going on takes back a pause that the turn has not reached yet, and comes before messages then."
+  def enqueue(%__MODULE__{pausing?: true, queue: queue} = state, %{kind: :resume} = job),
+    do: %{state | queue: :queue.in_r(job, queue), pausing?: false}
+
+  def enqueue(%__MODULE__{queue: queue} = state, job), do: %{state | queue: :queue.in(job, queue)}
 
   @doc "Remembers that a run was ended from outside: it may have written what nobody has heard of."
   def mark_stale(%__MODULE__{claim: nil} = state), do: state

@@ -34,9 +34,15 @@ defmodule AshAgent.Sessions.Overview do
   # One that was deleted in the meantime has no row.
   defp row(store, kept, opts) do
     case Store.fetch(store, kept.id) do
-      {:ok, %{value: shown} = kept} -> [describe(store, kept, Stored.active(shown), opts)]
-      {:error, :not_found} -> []
-      {:error, error} -> [put_known(%{error: Exception.message(error)}, kept)]
+      {:ok, %{value: shown} = kept} ->
+        [describe(store, kept, Stored.active(shown), opts)]
+
+      {:error, :not_found} ->
+        []
+
+      {:error, error} ->
+        own = %{error: Exception.message(error), parked: find_parked(store, kept)}
+        [put_known(own, kept)]
     end
   end
 

@@ -122,6 +122,25 @@ defmodule AshAgent.Runtime.CutTest do
       assert {:ok, %{output: "Done"}} = Session.resume(next.(3 * @price + 1))
     end
 
+    test "of the same sub-agent in each of several drained sessions counts" do
+      store = sqlite()
+      again = fn [look] -> [%{look | repeat: :safe}] end
+      opts = [store: store, id: "c"] ++ Keyword.update!(nested(hanging(:working)), :tools, again)
+
+      for life <- 1..3 do
+        session = start(opts)
+        if life == 1, do: {:ok, _ref} = Session.prompt_async(session, "Hi")
+        assert_receive {:working, _}
+        monitor = Process.monitor(session)
+        GenServer.cast(session, {:drain, :now})
+        assert_receive {:DOWN, ^monitor, _, _, {:shutdown, :drained}}
+      end
+
+      {:ok, %{value: context}} = Store.fetch(store, "c")
+      assert %{"sub_agents" => %{"l" => note}} = Context.get_iteration(context, 1).metadata
+      assert {note.cost, note.usage.input_tokens} == {6 * @price, 3_000}
+    end
+
     test "of a run whose session was killed is known to whoever is told its end" do
       test = self()
 

@@ -3,7 +3,9 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
   import AshAgent.TestSupport.Runs, only: [drain: 1, hanging: 1, results: 1]
 
-  alias AshAgent.{Context, Session}
+  import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
+
+  alias AshAgent.{Context, Session, Store}
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Error, Paused, Result}
 
@@ -44,6 +46,38 @@ defmodule AshAgent.Runtime.SessionApprovalTest do
 
   defp statuses(session, ids),
     do: for(id <- ids, do: session |> Session.context() |> Context.Calls.tool_call_status(id))
+
+  @tag :capture_log
+  test "a turn that fails before somebody has decided still waits" do
+    for store <- [nil, sqlite()], failure <- [:tools, :price] do
+      away = :counters.new(1, [])
+      fail = fn -> if :counters.get(away, 1) == 1, do: raise("a secret") end
+      tools = fn -> fail.() || %{look: fn _ -> {:ok, 1} end} end
+      calls = for id <- ["a", "b"], do: %{id: id, name: "look", arguments: %{}}
+
+      llm = fn context ->
+        if context.current_iteration == 1,
+          do: {:ok, %{tool_calls: calls}},
+          else: {:ok, %{content: "Done"}}
+      end
+
+      stored = if store, do: [store: store, id: "#{failure}"], else: []
+      opts = [llm: llm, tools: tools, prices: [%{model: "other", input: 1, output: 1}]]
+      session = start(opts ++ stored)
+      {:paused, _paused} = Session.prompt(session, "Look")
+      :ok = Session.approve(session, "a")
+      limits = if failure == :price, do: [max_cost: 1], else: []
+      if failure == :tools, do: :counters.put(away, 1, 1)
+      assert {:error, %Error{}} = Session.resume(session, limits)
+      assert {:paused, [%{id: "b"}]} = Session.status(session)
+      assert Session.prompt(session, "And now?") == {:error, :paused}
+      if store, do: assert({:ok, %{status: :paused}} = Store.fetch(store, "#{failure}"))
+
+      :counters.put(away, 1, 0)
+      :ok = Session.approve(session, "b")
+      assert {:ok, %{output: "Done"}} = Session.resume(session)
+    end
+  end
 
   describe "a paused session" do
     test "takes decisions and goes on" do

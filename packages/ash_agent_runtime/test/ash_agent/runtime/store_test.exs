@@ -393,6 +393,18 @@ defmodule AshAgent.Runtime.StoreTest do
       assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
     end
 
+    test "keeps who settled it, beside those of its neighbours" do
+      store = sqlite()
+      {:ok, _} = Store.release(store, crash(store, create(store)))
+      own = [id: "c", store: store, tools: tools(), go_on: false, llm: llm(1, ["a", "b"])]
+      {:ok, session} = Session.start_link([approval: fn _, _ -> :ask end] ++ own)
+      assert {:paused, %Paused{unknown: ["a", "b"]}} = Session.resume(session)
+      :ok = Session.deny(session, "a", "it was paid", by: "ann")
+      :ok = Session.deny(session, "b", "it was not", by: "bob")
+      result = session |> Session.context() |> Context.get_iteration_messages(1) |> List.last()
+      assert %{settled: %{"a" => %{by: "ann"}, "b" => %{by: "bob"}}} = result.metadata
+    end
+
     test "is of unknown outcome as well when the turn is cancelled" do
       store = sqlite()
       session = session_of(store)

@@ -233,6 +233,12 @@ defmodule AshAgent.Session.ParkedTest do
              Parked.fetch(store, kept)
 
     assert {:ok, nil} = Parked.fetch(store, %{kept | status: :idle})
+    # Also when it was written after that.
+    {:ok, claim} = Store.claim(store, "c", owner: "b")
+    {:ok, _} = Store.append(store, claim, claim.value, note: %{})
+    {:ok, %{conversations: [kept]}} = Store.list(store)
+    assert {:ok, %{reason: reason}} = Parked.fetch(store, kept)
+    assert Parked.describe(reason) =~ "sessions in a row"
   end
 
   test "sessions of a node leave it alone", %{store: store} do

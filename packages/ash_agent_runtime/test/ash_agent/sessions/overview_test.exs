@@ -71,11 +71,99 @@ defmodule AshAgent.Sessions.OverviewTest do
       end
     end
 
+    test "is taken back by resume/2 before the turn has reached it, and what waits comes later" do
+      for store <- [nil, sqlite()] do
+        stored = if store, do: [store: store, id: "c"], else: []
+        {:ok, session} = Session.start_link(opts(stored))
+        {:ok, first} = Session.prompt_async(session, "Hi")
+        {:ok, second} = Session.prompt_async(session, "And then?")
+        assert_receive {:in_tool, tool}
+        :ok = Session.pause(session)
+        {:ok, resumed} = Session.resume_async(session)
+        send(tool, :go)
+        assert_receive {Session, ^first, {:ok, %{output: "Done: Hi"}}}
+        assert_receive {Session, ^resumed, {:ok, %{output: "Done: Hi"}}}
+        assert_receive {:in_tool, tool}
+        send(tool, :go)
+        assert_receive {Session, ^second, {:ok, _}}
+      end
+    end
+
+    test "lets a later prompt come after those that wait" do
+      for store <- [nil, sqlite()] do
+        stored = if store, do: [store: store, id: "c"], else: []
+        {:ok, session} = Session.start_link(opts(stored))
+        {:ok, _first} = Session.prompt_async(session, "Hi")
+        {:ok, _second} = Session.prompt_async(session, "And then?")
+        pause_in_tool(fn -> Session.pause(session) end)
+        assert_receive {Session, _first, {:error, %Error{reason: :parked}}}
+        third = Task.async(fn -> Session.prompt(session, "And at last?") end)
+
+        for _ <- 1..2 do
+          assert_receive {:in_tool, tool}
+          send(tool, :go)
+        end
+
+        assert {:ok, %{context: context}} = Task.await(third)
+
+        said =
+          for %{role: :user, content: text} when is_binary(text) <- Context.to_messages(context),
+              do: text
+
+        assert said == ["Hi", "And then?", "And at last?"]
+      end
+    end
+
+    test "can be cancelled when it was reached: the turn is over, and what waits is dropped" do
+      for store <- [nil, sqlite()] do
+        stored = if store, do: [store: store, id: "c"], else: []
+        {:ok, session} = Session.start_link(opts(stored))
+        {:ok, ref, _snapshot} = Session.subscribe(session)
+        {:ok, _first} = Session.prompt_async(session, "Hi")
+        {:ok, second} = Session.prompt_async(session, "And then?")
+        pause_in_tool(fn -> Session.pause(session) end)
+        assert_receive {Session, _first, {:error, %Error{reason: :parked}}}
+        :ok = Session.cancel(session)
+        assert_receive {Session, ^second, {:error, %Error{reason: :dropped}}}
+
+        assert_receive {Session, ^ref, _,
+                        {:event, [:run, :stop], _, %{reason: :cancelled} = told}}
+
+        assert [%{kind: :prompt, input: "And then?"}] = told.dropped
+        assert Session.status(session) == :idle
+        if store, do: assert({:ok, []} = Store.waiting(store, "c"))
+        # Nothing is left to cancel.
+        :ok = Session.cancel(session)
+        refute_receive {Session, ^ref, _, {:event, [:run, :stop], _, %{reason: :cancelled}}}, 50
+      end
+    end
+
+    test "does not outlive a pause for a person" do
+      approval = [approval: fn _, _ -> :ask end, when_cancelled: :go_on]
+      test = self()
+
+      llm = fn _context ->
+        send(test, {:model, self()})
+        receive(do: (:go -> {:ok, %{tool_calls: [%{id: "a", name: "wait", arguments: %{}}]}}))
+      end
+
+      {:ok, session} = Session.start_link(opts(approval) |> Keyword.put(:llm, llm))
+      {:ok, first} = Session.prompt_async(session, "Hi")
+      {:ok, _second} = Session.prompt_async(session, "And then?")
+      assert_receive {:model, model}
+      :ok = Session.pause(session)
+      send(model, :go)
+      assert_receive {Session, ^first, {:paused, _}}
+      :ok = Session.cancel(session)
+      assert_receive {:model, _model}
+    end
+
     test "is where the conversation is: no other session goes on with it" do
       store = sqlite()
       [one, two] = for _ <- 1..2, do: sessions(store, opts(recover: 20))
-      {:ok, _ref} = Sessions.prompt_async(one, "c", "Hi")
+      {:ok, ref} = Sessions.prompt_async(one, "c", "Hi")
       pause_in_tool(fn -> Sessions.pause(two, "c") end)
+      assert_receive {Session, ^ref, {:error, %Error{reason: :parked}}}, 1_000
       :ok = Sessions.drain(one)
 
       assert Sessions.status(two, "c") == :parked
