@@ -18,9 +18,10 @@ defmodule AshAgent.Session.Server do
   # | drain now               | stops            | stops                   | stops             | stops                   |
   # | the claim is lost       | lost             | lost                    | lost              | lost                    |
   #
-  # A run that fails before somebody has decided about its calls leaves the session paused. A cancelled turn drops what waits, unless the option `:when_cancelled` lets the next job start. A session that drains has a run
-  # that ends at its next step, or none, and then it stops. One that is `:lost` stops at once, and does not touch the conversation
-  # any more. With `:idle` it stops when nobody has needed it for so long, and with `:stop_when_idle` when it is idle or paused.
+  # A run that fails before somebody has decided about its calls leaves the session paused. A cancelled turn drops what waits,
+  # unless the option `:when_cancelled` lets the next job start. A session that drains has a run that ends at its next step, or
+  # none, and then it stops. One that is `:lost` stops at once, and does not touch the conversation any more. With `:idle` it stops
+  # when nobody has needed it for so long, and with `:stop_when_idle` when it is idle or paused.
   #
   # It is a GenServer, and not a `:gen_statem`, since most requests are the same in all states, and since prompts that wait are
   # data, which is counted, limited, shown and stored, while a `:gen_statem` would postpone events. A transition is a function
