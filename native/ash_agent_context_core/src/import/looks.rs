@@ -22,7 +22,7 @@ struct Form {
 
 const GUIDE: &str = "for which the guide \"Bringing your history\" has a function";
 
-const FORMS: [Form; 12] = [
+const FORMS: [Form; 13] = [
     Form {
         of: "the Vercel AI SDK's UI messages",
         reader: GUIDE,
@@ -58,11 +58,17 @@ const FORMS: [Form; 12] = [
         of: "Anthropic's",
         reader: "which Import.from_request(%{\"messages\" => messages}, :anthropic) reads",
         providers: &[Anthropic],
-        signs: ":tool_use :server_tool_use :tool_result content+source content+signature",
+        signs: ":tool_use :server_tool_use :tool_result content+source",
     },
     Form {
         of: "Anthropic's or Mistral's",
-        reader: "which Import.from_request(%{\"messages\" => messages}, provider) reads",
+        reader: BOTH,
+        providers: &[Anthropic, Mistral],
+        signs: "content+signature",
+    },
+    Form {
+        of: "Anthropic's or Mistral's",
+        reader: BOTH,
         providers: &[Anthropic, Mistral, OpenAiChat],
         signs: "content+thinking",
     },
@@ -98,6 +104,8 @@ const FORMS: [Form; 12] = [
         signs: ".function_call @function",
     },
 ];
+
+const BOTH: &str = "which Import.from_request(%{\"messages\" => messages}, provider) reads";
 
 const CHAT: &str =
     "which Import.from_messages(messages) and Import.from_request(body, :openai_chat) read";

@@ -15,7 +15,7 @@ use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
 use crate::log::media::Media;
 use crate::log::message::Message;
-use crate::log::part::{item_id, Class, Part};
+use crate::log::part::{item_id, Class, FileNumber, Part};
 use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::served::{PartPlace, SplitPairs};
@@ -241,7 +241,7 @@ impl Ids {
 
     /// Takes down the name of a file. Returns its place, for providers to whom an earlier file has the same name. A name that
     /// looks as if it had a place gets another one.
-    pub fn join_file(&mut self, part: &Part, place: PartPlace) -> Option<Box<str>> {
+    pub fn join_file(&mut self, part: &Part, place: PartPlace) -> Option<FileNumber> {
         let names = file_names(part);
         let is_marked = names.iter().any(|name| name.ends_with(']'));
         let known = names.iter().filter(|name| self.join_item(name)).count();
@@ -250,7 +250,10 @@ impl Ids {
             entry,
             part,
         } = place;
-        (is_marked || known > 0).then(|| format!("{iteration}-{entry}-{part}").into())
+        (!names.is_empty()).then(|| FileNumber {
+            place: format!("{iteration}-{entry}-{part}").into(),
+            is_needed: is_marked || known > 0,
+        })
     }
 
     /// Takes down the names of files in results that go back as they came. In all others a file's name has its call.

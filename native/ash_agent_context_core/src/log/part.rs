@@ -40,9 +40,16 @@ pub struct Part {
     /// Its provider does not get it back, or not its id: an earlier item has the id, which is known when the part joins a
     /// context, or the other half of its pair is not sent.
     pub(crate) withheld: bool,
-    /// Its place in the conversation, if it is a file and an earlier one has its name, which is known when the part joins a
-    /// context.
-    pub(crate) number: Option<Box<str>>,
+    /// Its place in the conversation, if it is a file, which is known when the part joins a context.
+    pub(crate) number: Option<FileNumber>,
+}
+
+/// What tells a file from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileNumber {
+    pub place: Box<str>,
+    /// Its name does not: an earlier file has it, or its own is masked.
+    pub is_needed: bool,
 }
 
 /// The kinds of parts.

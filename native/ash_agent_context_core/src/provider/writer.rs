@@ -125,10 +125,11 @@ impl<'o> Writer<'o> {
             .extend(mark.map(|(ttl, at)| ByHand { at, ttl }));
     }
 
-    /// Returns what tells a file from others of its name: its call, or its place if an earlier one has the name.
+    /// Returns what tells a file from others of its name: its call, or its place if that is needed.
     pub fn file_number(&mut self, part: &Part) -> Option<String> {
         let Some((call, files)) = &mut self.result else {
-            return part.number.as_deref().map(str::to_owned);
+            let number = part.number.as_ref().filter(|number| number.is_needed);
+            return number.map(|number| number.place.to_string());
         };
         *files += 1;
         Some(format!("{call}-{files}"))

@@ -224,7 +224,13 @@ impl Masks {
             PartKind::Media(media) => {
                 self.source(&mut media.source, media.media_type.as_deref());
                 if let Some(name) = &mut media.filename {
+                    let before = name.clone();
                     self.name(name);
+                    // Two masked names may be the same.
+                    let number = part.number.as_mut().filter(|_| *name != before);
+                    number
+                        .into_iter()
+                        .for_each(|number| number.is_needed = true);
                 }
             }
             PartKind::RedactedThinking(_) => {}

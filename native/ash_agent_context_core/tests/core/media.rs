@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::make::{defaults, import, reload, sent, sent_with, stamp, value, with};
-use ash_agent_context_core::{ChangeKind, Context, Options, Provider, RepairKind, Value};
+use ash_agent_context_core::{ChangeKind, Context, Masks, Options, Provider, RepairKind, Value};
 use base64::engine::general_purpose::STANDARD;
 use base64::Engine as _;
 use serde_json::{json, Value as Json};
@@ -260,6 +260,22 @@ fn files_have_names_of_their_own_at_bedrock_which_stay() {
         assert_eq!(names(&reload(&context)), before);
         let again = import(&sent(&context, Provider::Bedrock), Provider::Bedrock);
         assert_eq!(names(&again), before);
+    }
+}
+
+#[test]
+fn masked_names_stay_different() {
+    let context = asked(&[
+        file(Some("one secret.pdf"), "application/pdf"),
+        file(Some("two secret.pdf"), "application/pdf"),
+        file(None, "application/pdf"),
+    ]);
+    for context in [&context, &reload(&context)] {
+        let hidden = ["one secret.pdf", "two secret.pdf"];
+        let masks = Masks::new(hidden.map(|name| (name.into(), "".into()))).unwrap();
+        let found = names(&context.put_masks(masks, stamp().at));
+        let different: HashSet<&String> = found.iter().collect();
+        assert_eq!((found.len(), different.len()), (3, 3), "{found:?}");
     }
 }
 
