@@ -12,7 +12,7 @@ use crate::log::piece::Pieces;
 use crate::log::provider::Provider;
 use crate::value::digest::Digest as Sum;
 use crate::value::json;
-use crate::value::letters::hex;
+use crate::value::letters::short_digest;
 use crate::value::{Map, Size, Value};
 use crate::view::masks::Masks;
 use crate::view::View;
@@ -75,9 +75,6 @@ pub(crate) fn find_parameter<'b>(body: &'b Map, name: &str) -> Option<&'b Value>
     let mut all = std::iter::once(body).chain(within);
     all.find_map(|map| map.get_named(name))
 }
-
-/// Digests are cut to so many hexadecimal digits.
-const DIGITS: usize = 16;
 
 /// The fields of a request and its tools, each with the iteration since which it was used.
 pub(crate) type RequestNote<'a> = [Option<(u64, &'a Value)>; 2];
@@ -259,18 +256,11 @@ pub(crate) fn digest(system: Option<&Message>) -> Value {
 
 /// Returns a digest of masks.
 pub(crate) fn digest_masks(masks: &Masks) -> Value {
-    let mut digest = Sha256::new();
-    for (pattern, replacement) in masks.iter() {
-        for text in [pattern, replacement] {
-            digest.update(text.len().to_le_bytes());
-            digest.update(text);
-        }
-    }
-    to_value(digest)
+    Value::text(&masks.digest)
 }
 
 fn to_value(digest: Sha256) -> Value {
-    Value::text(&hex(digest.finalize().iter().take(DIGITS / 2)))
+    Value::text(&short_digest(digest))
 }
 
 /// Replaces the values of a request's body by digests; the provider and the model that it asks stay readable.

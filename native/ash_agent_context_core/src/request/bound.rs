@@ -69,12 +69,12 @@ impl Context {
             });
             let thinking = shown.filter(|iteration| checking.binds_any_of(iteration));
             let thinking: Vec<&Iteration> = thinking.collect();
+            let Some(first) = thinking.first() else {
+                continue;
+            };
             let differs_at = self.known_change(&epoch, options);
             let mut valid = 0;
-            if thinking
-                .first()
-                .is_some_and(|first| first.number <= differs_at)
-            {
+            if first.number <= differs_at {
                 let next = match &now {
                     Some(next) => next,
                     None => now.insert(Body::unchecked(self, &anew).lay_out()?.0),

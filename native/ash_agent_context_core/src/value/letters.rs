@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use sha2::{Digest as _, Sha256};
+
 /// Returns true if a provider may call a text empty. Python's `strip` takes the four separators too.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
@@ -41,6 +43,14 @@ pub(crate) fn hex<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
     let digits = bytes.into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     let digits = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16));
     digits.collect()
+}
+
+/// Digests in notes have so many hexadecimal digits.
+const DIGITS: usize = 16;
+
+/// Returns the first digits of a digest.
+pub(crate) fn short_digest(digest: Sha256) -> String {
+    hex(digest.finalize().iter().take(DIGITS / 2))
 }
 
 /// Returns bytes as UTF-8; invalid ones are replaced.

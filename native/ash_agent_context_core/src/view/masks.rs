@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use base64::engine::general_purpose::STANDARD as BASE64;
 use base64::Engine as _;
 use regex::{NoExpand, Regex, RegexBuilder};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 use crate::log::call::{Arguments, ToolCall};
@@ -37,6 +38,8 @@ const DATA_URL: &str = ";base64,";
 pub struct Masks {
     masks: Vec<Mask>,
     pub(crate) key: u64,
+    /// Tells them from others in the notes of requests, where the patterns are not kept.
+    pub(crate) digest: Box<str>,
 }
 
 /// Compiles a regular expression.
@@ -64,6 +67,7 @@ impl Masks {
     /// [`Error::InvalidPattern`].
     pub fn new(pairs: impl IntoIterator<Item = (Box<str>, Box<str>)>) -> Result<Self, Error> {
         let mut hasher = DefaultHasher::new();
+        let mut digest = Sha256::new();
         let mut masks = Vec::new();
         for (pattern, replacement) in pairs {
             if masks.len() == MOST {
@@ -73,6 +77,10 @@ impl Masks {
                 });
             }
             (&pattern, &replacement).hash(&mut hasher);
+            for text in [&pattern, &replacement] {
+                digest.update(text.len().to_le_bytes());
+                digest.update(&**text);
+            }
             masks.push(Mask {
                 pattern: compile(&pattern)?,
                 replacement,
@@ -81,6 +89,7 @@ impl Masks {
         Ok(Self {
             masks,
             key: hasher.finish(),
+            digest: letters::short_digest(digest).into(),
         })
     }
 

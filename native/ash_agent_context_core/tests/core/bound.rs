@@ -100,6 +100,16 @@ fn signature(block: &Json) -> Option<&str> {
 }
 
 impl Service {
+    fn new(provider: Provider) -> Self {
+        Self {
+            provider,
+            made_on: HashMap::new(),
+            tools: 0,
+            masked: false,
+            made_masked: HashMap::new(),
+        }
+    }
+
     /// All of a request in one list, each block with its role.
     fn flatten(&self, body: &Json) -> Vec<Json> {
         let system = blocks(&body["system"]).into_iter();
@@ -292,7 +302,7 @@ proptest! {
         provider in prop::sample::select(vec![Provider::Anthropic, Provider::Bedrock]),
         steps in prop::collection::vec(step(), 1..40),
     ) {
-        let mut service = Service { provider, made_on: HashMap::new(), tools: 0, masked: false, made_masked: HashMap::new() };
+        let mut service = Service::new(provider);
         let mut context = Context::new("c", Value::text("?"), Value::text("S0"), stamp()).unwrap();
         let mut options = with(provider, |options| options.model = Some(MODEL));
         for step in steps {
@@ -412,13 +422,7 @@ fn only_models_that_check_lose_thinking_and_only_behind_the_change() {
 
 #[test]
 fn a_forecast_says_what_a_change_costs_in_thinking() {
-    let mut service = Service {
-        provider: Provider::Anthropic,
-        made_on: HashMap::new(),
-        tools: 0,
-        masked: false,
-        made_masked: HashMap::new(),
-    };
+    let mut service = Service::new(Provider::Anthropic);
     let options = with(Provider::Anthropic, |options| options.model = Some(MODEL));
     let mut context = Context::new("c", Value::text("?"), Value::text("S"), stamp()).unwrap();
     for _ in 0..3 {
@@ -450,13 +454,7 @@ fn a_forecast_says_what_a_change_costs_in_thinking() {
 fn many_views_take_linear_time() {
     let options = with(Provider::Anthropic, |options| options.model = Some(MODEL));
     let steps = |answers: usize| {
-        let mut service = Service {
-            provider: Provider::Anthropic,
-            made_on: HashMap::new(),
-            tools: 0,
-            masked: false,
-            made_masked: HashMap::new(),
-        };
+        let mut service = Service::new(Provider::Anthropic);
         let mut context = Context::new("c", Value::text("?"), Value::text("S"), stamp()).unwrap();
         for _ in 0..answers {
             context = answered(&context, &mut service, Vec::new(), &[3], true).unwrap();

@@ -1,7 +1,7 @@
 defmodule AshAgent.Session.Parked do
   @moduledoc false
 
-  # Conversations that nothing goes on with until somebody resumes them. Why is in the note of the last write: `%{parked: reason}`,
+  # Conversations that nothing goes on with until somebody resumes them. Why is in the note of the write that parked it: `%{parked: reason}`,
   # where the reason is a map with a `:reason` and what belongs to it.
 
   alias AshAgent.Runtime.Journal
