@@ -1,8 +1,12 @@
 defmodule AshAgent.TestSupport.Clients do
-  # The client of each provider, and bytes in pieces as a network cuts them.
+  # The client of each provider, whether it takes what is sent, and bytes in pieces as a network cuts them.
   @moduledoc false
 
+  import ExUnit.Assertions
+
   alias AshAgent.LLM
+  alias AshAgent.Test.Server
+  alias AshAgent.TestSupport.RequestChecker
 
   def modules do
     [
@@ -14,6 +18,21 @@ defmodule AshAgent.TestSupport.Clients do
       ollama: LLM.Ollama,
       mistral: LLM.Mistral
     ]
+  end
+
+  @doc "Makes a provider's client for a server, with what it needs besides these options."
+  def new(provider, url, opts \\ []) do
+    region = if provider == :bedrock, do: [region: "eu-central-1"], else: []
+    own = region ++ [model: "m", api_key: "k", base_url: url]
+    modules()[provider].new(Keyword.merge(own, opts))
+  end
+
+  @doc "Checks each request that a server has got by its provider's rules; signatures of answers in tests are made up."
+  def assert_taken(provider, server) do
+    for %{body: body} <- Server.requests(server) do
+      findings = RequestChecker.validate_request(body, provider, signatures: false)
+      assert findings == [], RequestChecker.format(findings)
+    end
   end
 
   @doc "Cuts bytes into pieces of 1 to `most` bytes, the same ones for the same seed."

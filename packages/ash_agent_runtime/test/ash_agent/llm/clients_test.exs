@@ -15,12 +15,9 @@ defmodule AshAgent.LLM.ClientsTest do
   doctest AshAgent.LLM.Ollama
   doctest AshAgent.LLM.Mistral
 
-  @clients Clients.modules()
-
   defp client(provider, server, opts \\ []) do
-    region = if provider == :bedrock, do: [region: "eu-central-1"], else: []
-    own = [model: "m:1", base_url: server.url, api_key: "key-12345", timeout: 30_000]
-    @clients[provider].new(region |> Keyword.merge(own) |> Keyword.merge(opts))
+    own = [model: "m:1", api_key: "key-12345", timeout: 30_000]
+    Clients.new(provider, server.url, Keyword.merge(own, opts))
   end
 
   # One that answers with the provider's sample.

@@ -278,11 +278,10 @@ defmodule AshAgent.Runtime.CostTest do
       price = %{model: :any, input: 3_000_000, output: 15_000_000}
 
       # A request of about 5,000 tokens, and an answer of 100, which only some name.
-      for {provider, module} <- Clients.modules(), limited? <- [true, false] do
+      for {provider, _module} <- Clients.modules(), limited? <- [true, false] do
         server = start_supervised!({Server, provider: provider, script: ["Yes"]}, id: make_ref())
-        region = if provider == :bedrock, do: [region: "eu-central-1"], else: []
-        own = [model: "m", api_key: "k", base_url: Server.base_url(server), max_retries: 0]
-        llm = module.new(own ++ region ++ if(limited?, do: limit(provider, 1_000_000), else: []))
+        limit = if limited?, do: limit(provider, 1_000_000), else: []
+        llm = Clients.new(provider, Server.base_url(server), [max_retries: 0] ++ limit)
         opts = [llm: llm, prices: [price], stream: false]
 
         {:ok, forecast} = Context.Audit.forecast(long, provider, prices: [price], model: "m")

@@ -7,12 +7,12 @@ defmodule AshAgent.Runtime.EndedTest do
   alias AshAgent.Runtime.{Error, Result}
   alias AshAgent.Store.SQLite
   alias AshAgent.Test.Server
-  alias AshAgent.TestSupport.{Clients, RequestChecker}
+  alias AshAgent.TestSupport.Clients
+
+  import Clients, only: [assert_taken: 2]
 
   # A killed session says so.
   @moduletag :capture_log
-
-  @clients Clients.modules()
 
   # A word for it of each provider; Ollama has none.
   @refused [
@@ -42,13 +42,8 @@ defmodule AshAgent.Runtime.EndedTest do
   defp serve(provider, script),
     do: start_supervised!({Server, provider: provider, script: script}, id: make_ref())
 
-  defp client(provider, server) do
-    own = if provider == :bedrock, do: [region: "eu-central-1"], else: []
-
-    @clients[provider].new(
-      [model: "m", api_key: "k", base_url: Server.base_url(server), max_retries: 0] ++ own
-    )
-  end
+  defp client(provider, server),
+    do: Clients.new(provider, Server.base_url(server), max_retries: 0)
 
   defp answer(word), do: %{content: "Let me see.", tool_calls: @calls, finish_reason: word}
 
@@ -67,13 +62,6 @@ defmodule AshAgent.Runtime.EndedTest do
 
   defp statuses(context),
     do: for(call <- @calls, do: Context.Calls.tool_call_status(context, call.id))
-
-  defp assert_taken(provider, server) do
-    for %{body: body} <- Server.requests(server) do
-      findings = RequestChecker.validate_request(body, provider, signatures: false)
-      assert findings == [], RequestChecker.format(findings)
-    end
-  end
 
   for {provider, {word, finish}} <- @refused, stream? <- [false, true] do
     @provider provider
@@ -136,7 +124,7 @@ defmodule AshAgent.Runtime.EndedTest do
     end
   end
 
-  for {provider, _client} <- @clients, stream? <- [false, true] do
+  for {provider, _client} <- Clients.modules(), stream? <- [false, true] do
     @provider provider
     @stream stream?
 

@@ -7,32 +7,22 @@ defmodule AshAgent.Runtime.GoesOnTest do
   alias AshAgent.Runtime.{Error, Result}
   alias AshAgent.Store.SQLite
   alias AshAgent.Test.Server
-  alias AshAgent.TestSupport.{Clients, RequestChecker}
+  alias AshAgent.TestSupport.Clients
+
+  import Clients, only: [assert_taken: 2]
 
   # A killed session says so.
   @moduletag :capture_log
 
-  @clients Clients.modules()
-
   defp serve(provider, script),
     do: start_supervised!({Server, provider: provider, script: script}, id: make_ref())
 
-  defp client(provider, server) do
-    own = if provider == :bedrock, do: [region: "eu-central-1"], else: []
-    opts = [model: "claude-sonnet-5", api_key: "k", base_url: Server.base_url(server)]
-    @clients[provider].new([max_retries: 0] ++ opts ++ own)
-  end
+  defp client(provider, server),
+    do: Clients.new(provider, Server.base_url(server), model: "claude-sonnet-5", max_retries: 0)
 
   defp run(provider, server, opts) do
     {context, opts} = Keyword.pop(opts, :context, Context.new("When is the ferry?"))
     Runtime.run(context, [llm: client(provider, server), max_iterations: 3] ++ opts)
-  end
-
-  defp assert_taken(provider, server) do
-    for %{body: body} <- Server.requests(server) do
-      findings = RequestChecker.validate_request(body, provider, signatures: false)
-      assert findings == [], RequestChecker.format(findings)
-    end
   end
 
   ## Pauses

@@ -5,6 +5,7 @@ defmodule AshAgent.Runtime.OutputMatrixTest do
 
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.Test.Server
+  alias AshAgent.TestSupport.Clients
 
   @output [
     customer_name: :string,
@@ -56,14 +57,14 @@ defmodule AshAgent.Runtime.OutputMatrixTest do
     missing: {String.replace(@text, ~s("count":2,), ""), Map.delete(@json, "count")}
   ]
 
-  @clients [
-    anthropic: {LLM.Anthropic, "claude-sonnet-4-5"},
-    openai_chat: {LLM.OpenAICompatible, "gpt-4o"},
-    openai_responses: {LLM.OpenAIResponses, "gpt-5"},
-    gemini: {LLM.Gemini, "gemini-2.5-flash"},
-    bedrock: {LLM.Bedrock, "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"},
-    ollama: {LLM.Ollama, "llama3.2"},
-    mistral: {LLM.Mistral, "mistral-large-latest"}
+  @models [
+    anthropic: "claude-sonnet-4-5",
+    openai_chat: "gpt-4o",
+    openai_responses: "gpt-5",
+    gemini: "gemini-2.5-flash",
+    bedrock: "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    ollama: "llama3.2",
+    mistral: "mistral-large-latest"
   ]
 
   # What is missing is never made up. Where the provider promises to hold the model to the schema, nothing is repaired.
@@ -75,9 +76,7 @@ defmodule AshAgent.Runtime.OutputMatrixTest do
   defp expected(_provider, _mode, _damage), do: 1
 
   defp client(provider, server) do
-    {module, model} = @clients[provider]
-    own = if provider == :bedrock, do: [region: "eu-central-1"], else: []
-    module.new([model: model, base_url: Server.base_url(server), api_key: "k"] ++ own)
+    Clients.new(provider, Server.base_url(server), model: @models[provider])
   end
 
   defp answer(:tool, {_text, data}),
@@ -85,7 +84,7 @@ defmodule AshAgent.Runtime.OutputMatrixTest do
 
   defp answer(_mode, {text, _data}), do: text
 
-  for {provider, _client} <- @clients, stream <- [true, false] do
+  for {provider, _model} <- @models, stream <- [true, false] do
     @provider provider
     @stream stream
 
