@@ -30,17 +30,12 @@ impl<'a> ItemIds<'a> {
             of_reasoning: HashSet::new(),
         };
         let sent = ids.without_led(said, out);
+        // Reasoning is refused that no item follows ("... was provided without its required following item").
         let end = sent.iter().rposition(|one| !thinks(one));
         let before = sent
             .get(..end.map_or(0, |last| last + 1))
             .unwrap_or_default();
-        // Reasoning at the end goes back after a message. Nothing follows from it, so nothing is refused without it.
-        let last = before.last().and_then(PartOrCall::part);
-        let sent = match last.is_some_and(|last| ids.of_text(last, out).is_some()) {
-            true => &*sent,
-            false => before,
-        };
-        let free = find_returning(sent, out).into_iter();
+        let free = find_returning(before, out).into_iter();
         let free = free.filter(|(part, _)| !part.withheld);
         ids.of_reasoning = free.map(|(_, id)| id).collect();
         ids.are_kept = ids.fit(before, out);
