@@ -165,7 +165,8 @@ defmodule AshAgent.Conversation do
   `:resume` reads again, and the shared context, such as a locale. If the actor is not an Ash record, the message stores its `id`: that actor can resume, and
   for anybody else to do so the section needs an `actor_persister`. With `authority :resumer`, tools run as the user who resumes.
 
-  With attribute multitenancy, access to the messages goes through the record. With schema multitenancy, the store's tables are in the tenant's schema.
+  With attribute multitenancy, access to the messages goes through the record. With schema multitenancy, the store's tables are in the tenant's schema, and
+  without a tenant, everything that reads or writes them raises `Ash.Error.Invalid.TenantRequired`.
 
   ## Calculations
 

@@ -37,9 +37,14 @@ defmodule AshAgent.Conversation.Row do
   def list_shown, do: Keyword.keys(@columns)
 
   @impl true
-  def expression([show: name, conversation: resource], context) do
-    schema = Info.schema(resource, context.tenant)
+  def expression([show: name, conversation: resource], %{tenant: tenant}) do
+    # Ash looks at expressions before it knows their tenant. Only one that becomes SQL is refused.
+    if tenant == nil and Info.schemas?(resource),
+      do: call(:lazy, [{Info, :schema, [resource, nil]}]),
+      else: select(name, resource, Info.schema(resource, tenant))
+  end
 
+  defp select(name, resource, schema) do
     # In a fragment, everything but the question marks is text.
     select =
       "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
@@ -50,6 +55,8 @@ defmodule AshAgent.Conversation.Row do
 
     key = ref(Info.primary_key(resource))
     prefix = expr(type(^Info.prefix(resource), :string))
-    %Ash.Query.Call{name: :fragment, args: [select, prefix, key], operator?: false}
+    call(:fragment, [select, prefix, key])
   end
+
+  defp call(name, args), do: %Ash.Query.Call{name: name, args: args, operator?: false}
 end

@@ -9,7 +9,7 @@ defmodule AshAgent.Conversation.Transformer do
 
   alias Ash.Resource.Builder
   alias AshAgent.{Context, Store}
-  alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Row}
+  alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Row, Tenant}
   alias Spark.Dsl.Transformer
 
   @calculations [
@@ -52,6 +52,7 @@ defmodule AshAgent.Conversation.Transformer do
          {:ok, dsl} <- interfaces({:ok, dsl}),
          dsl = if(own_deny? or not interface?(dsl), do: dsl, else: denial(dsl)),
          {:ok, dsl} <- Builder.add_change(dsl, {Change, does: :delete}, on: [:destroy]),
+         {:ok, dsl} <- tenants(dsl),
          {:ok, dsl} <- iterations(dsl, Info.option(dsl, :iterations)),
          do: calculations({:ok, dsl})
   end
@@ -190,6 +191,12 @@ defmodule AshAgent.Conversation.Transformer do
     Enum.reduce(@interfaces, state, fn {name, opts}, state ->
       Builder.add_new_interface(state, name, opts)
     end)
+  end
+
+  defp tenants(dsl) do
+    if Info.tables?(dsl) and Info.schemas?(dsl),
+      do: Builder.add_preparation(dsl, Tenant),
+      else: {:ok, dsl}
   end
 
   defp iterations(dsl, nil), do: {:ok, dsl}
