@@ -25,8 +25,16 @@ defmodule AshAgent.Conversation.Row do
       and p.at < statement_timestamp() - interval '10 seconds'))
   """
 
+  # The write that ended a turn has a note, see `AshAgent.Runtime.Ended`.
+  @ended """
+  (select h.document -> ':ended' from {history} as h
+    where h.conversation_id = c.id and jsonb_exists(h.document, ':ended') order by h.revision desc limit 1)
+  """
+
   @columns [
     status: "c.status",
+    last_outcome: "#{@ended} ->> 'outcome'",
+    last_error: "#{@ended} -> 'error'",
     revision: "c.revision",
     last_activity_at: "c.updated_at",
     message_count: @messages,
@@ -45,9 +53,11 @@ defmodule AshAgent.Conversation.Row do
   end
 
   defp select(name, resource, schema) do
+    row = "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
+
     # In a fragment, everything but the question marks is text.
     select =
-      "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
+      Map.get(%{status: "coalesce(#{row}, 'idle')"}, name, row)
       |> String.replace(~r/\{(\w+)\}/, fn table ->
         name = String.trim(table, "{") |> String.trim("}")
         String.replace("#{schema}ash_agent_#{name}", "?", "\\?")
