@@ -134,6 +134,12 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
       end
 
       if @schemas? do
+        test "where Ash knows no tenant, nothing is read" do
+          query = Ash.Query.filter(@desk, exists(SchemaChat, status == :running))
+          error = catch_error(Ash.read!(query, [authorize?: false] ++ @opts))
+          assert Exception.message(error) =~ "require a tenant"
+        end
+
         test "without a tenant, nothing is read" do
           none = Keyword.delete(@opts, :tenant)
           assert_raise Ash.Error.Invalid.TenantRequired, fn -> Info.store(@chat, nil) end
