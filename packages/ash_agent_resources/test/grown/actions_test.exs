@@ -53,6 +53,19 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       end
     end
 
+    test "what else is done with it says how to go on" do
+      bare = Ash.create!(Case, %{}, action: :import)
+      assert {:error, error} = Case.resume(bare)
+      assert Exception.message(error) =~ "say something to begin one"
+
+      id = Case.start!().id
+      opts = [upsert?: true]
+      changeset = Ash.Changeset.for_create(Case, :start, %{}, opts)
+      changeset = Ash.Changeset.force_change_attribute(changeset, :id, id)
+      assert {:error, error} = Ash.create(changeset, opts)
+      assert Exception.message(error) =~ "has a conversation already"
+    end
+
     test "what is said twice with a key is said once" do
       chat = Case.start!()
       Case.say!(chat, "Pay", %{key: "form-1"})
