@@ -62,6 +62,22 @@ defmodule ResourcesArgumentsTest do
     assert_raise ArgumentError, ~r/got: Enum/, fn -> Sweeper.start_link(resources: [Enum]) end
   end
 
+  test "a sweeper that cannot know the tenants does not start, unless they are given" do
+    words = ~r/expected the tenants of .*ParsedChat.* name them with the option tenants/
+
+    assert_raise ArgumentError, words, fn ->
+      Sweeper.start_link(resources: [AshAgent.Integration.ParsedChat])
+    end
+
+    assert_raise ArgumentError, words, fn ->
+      Upkeep.due_tenants(AshAgent.Integration.ParsedChat)
+    end
+
+    start_supervised!(
+      {Sweeper, resources: [AshAgent.Integration.ParsedChat], tenants: ["org_acme"]}
+    )
+  end
+
   test "a version that is none is refused" do
     assert_raise ArgumentError, "expected a version from 1 to 1", fn ->
       Migrations.up(version: 2, table: "a", name: "a")

@@ -103,6 +103,79 @@ for {resource, moduletags, integrations} <- [
       assert is_integer(chat.revision)
     end
 
+    test "how a turn ended can be read after it, in lists and filters" do
+      echo()
+      half = %{content: "Half", finish_reason: :length}
+      filtered = %{content: "", finish_reason: :content_filter}
+
+      overloaded = %LLM.Error{
+        reason: {:status, 529},
+        kind: :overloaded,
+        provider_message: "SECRET"
+      }
+
+      ends = [
+        {start(), fn _context -> raise "SECRET" end, nil, nil},
+        {start(%{title: "one"}), LLM.Scripted.new(["Good."]), :answered, nil},
+        {start(), LLM.Scripted.new([half]), :length, nil},
+        {start(), LLM.Scripted.new([filtered]), :filtered, nil},
+        {start(), fn _context -> {:error, overloaded} end, :failed, "overloaded"},
+        {start(), fn _context -> raise "SECRET" end, :failed, "llm_exception"}
+      ]
+
+      for {chat, llm, outcome, kind} <- ends do
+        if outcome,
+          do: @resource.say(chat, "Hi", opts(context: %{ash_agent: %{options: [llm: llm]}}))
+
+        chat =
+          @resource
+          |> Ash.get!(chat.id, opts())
+          |> Ash.load!([:last_outcome, :last_error, :status], opts())
+
+        assert {chat.status, chat.last_outcome, chat.last_error["kind"]} == {:idle, outcome, kind}
+        refute inspect(chat.last_error) =~ "SECRET"
+        if kind, do: assert(chat.last_error["words"] =~ "model")
+
+        marks =
+          for %{role: :assistant} = message <- show(chat, :transcript), do: message[:outcome]
+
+        assert marks ==
+                 (case outcome do
+                    :answered -> [nil]
+                    outcome when outcome in [:length, :filtered] -> [outcome]
+                    _none -> []
+                  end)
+      end
+
+      if Conversation.Info.tables?(@resource) do
+        ids = for {chat, _, outcome, _} <- ends, outcome == :failed, do: chat.id
+
+        query =
+          @resource
+          |> Ash.Query.do_filter(last_outcome: :failed, id: [in: Enum.map(ends, &elem(&1, 0).id)])
+
+        assert query |> Ash.read!(opts()) |> Enum.map(& &1.id) |> Enum.sort() == Enum.sort(ids)
+      end
+    end
+
+    test "a turn that was cancelled says so, once" do
+      answers([delete_call()])
+      chat = start(%{input: "Delete"})
+      assert show(chat, :last_outcome) == nil
+      assert show(@resource.cancel!(chat, opts()), :last_outcome) == :cancelled
+      echo()
+      chat = @resource.say!(chat, "Hi", opts())
+      assert show(chat, :last_outcome) == :answered
+      assert show(@resource.cancel!(chat, opts()), :last_outcome) == :answered
+    end
+
+    test "a status is an enum" do
+      %{type: type} = Ash.Resource.Info.calculation(@resource, :status)
+      assert type == Conversation.Status
+      assert type.graphql_type([]) == :conversation_status
+      assert type.values() == Store.Conversation.statuses()
+    end
+
     test "says, in text and in parts, a row an iteration" do
       echo()
       chat = start(%{input: "One"})

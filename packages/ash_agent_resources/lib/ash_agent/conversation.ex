@@ -112,7 +112,7 @@ defmodule AshAgent.Conversation do
   | action | |
   |---|---|
   | `:start` | creates a conversation. Takes `input` or `parts`, and the public attributes. With a message, the model answers it |
-  | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn |
+  | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn. Sent again with the same `key`, it is said once |
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
   | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error; a denial may have a `reason` |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
@@ -165,13 +165,18 @@ defmodule AshAgent.Conversation do
   `:resume` reads again, and the shared context, such as a locale. If the actor is not an Ash record, the message stores its `id`: that actor can resume, and
   for anybody else to do so the section needs an `actor_persister`. With `authority :resumer`, tools run as the user who resumes.
 
-  With attribute multitenancy, access to the messages goes through the record. With schema multitenancy, the store's tables are in the tenant's schema.
+  With attribute multitenancy, access to the messages goes through the record. With schema multitenancy, the store's tables are in the tenant's schema, and
+  without a tenant, everything that reads or writes them raises `Ash.Error.Invalid.TenantRequired`.
 
   ## Calculations
 
-  With AshPostgres, the database computes `status` (`:idle`, `:running`, `:paused`), `revision`, `last_activity_at` and `message_count`,
-  and you can filter and sort by them. `message_count` includes the system prompt, which the transcript does not show, and
+  With AshPostgres, the database computes `status` (`:idle`, `:running`, `:paused`), `last_outcome`, `last_error`, `revision`,
+  `last_activity_at` and `message_count`, and you can filter and sort by them. `message_count` includes the system prompt, which the transcript does not show, and
   reads all iterations; the others cost as much as a join. You can also load them for a record that you already have.
+
+  `last_outcome` says how the last turn that ended did so, see `AshAgent.Conversation.Outcome`. If something went wrong, `last_error` has
+  the `"kind"` and `"words"` of ours, without those of a provider or an exception. In `transcript`, a message has an `outcome` if its answer is
+  not whole: `:length`, `:refused`, `:filtered`, `:failed` or `:interrupted`.
 
   `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all calculations,
   are read from the store, once per conversation. You cannot filter or sort by these.

@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(MyApp.DataCase) do
   defmodule MyApp.ActionsTest do
     # To extend, not to lose.
-    use MyApp.DataCase, async: true
+    use MyApp.DataCase, async: false
 
     alias AshAgent.Integration.Compiled
     alias MyApp.Chat.Case
@@ -33,6 +33,81 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert said =~ "the create action :import of"
       assert said =~ "change {AshAgent.Conversation.Change, does: :start}"
       refute compile.("without_conversation [:import]") =~ "create action"
+    end
+
+    test "a record without a conversation is idle, and begins one with its first message" do
+      start_supervised!({AshAgent.Store.SQLite, name: MyApp.Chat.MemoryStore, path: ":memory:"})
+
+      for {resource, record} <- [
+            {Case, Ash.create!(Case, %{}, action: :import)},
+            {MyApp.Chat.Memory, Ash.create!(MyApp.Chat.Memory, %{id: 70}, action: :import)}
+          ] do
+        assert %{status: :idle, last_outcome: nil} = Ash.load!(record, [:status, :last_outcome])
+
+        if resource == Case,
+          do: assert([_] = Ash.read!(Ash.Query.do_filter(Case, status: :idle, id: record.id)))
+
+        record = resource.say!(record, "Hi")
+        assert record.__metadata__.run.output == "You said: Hi"
+        assert [%{content: "Hi"}, _answer] = Ash.load!(record, :transcript).transcript
+      end
+    end
+
+    test "what else is done with it says how to go on" do
+      bare = Ash.create!(Case, %{}, action: :import)
+      assert {:error, error} = Case.resume(bare)
+      assert Exception.message(error) =~ "say something to begin one"
+
+      id = Case.start!().id
+      opts = [upsert?: true]
+      changeset = Ash.Changeset.for_create(Case, :start, %{}, opts)
+      changeset = Ash.Changeset.force_change_attribute(changeset, :id, id)
+      assert {:error, error} = Ash.create(changeset, opts)
+      assert Exception.message(error) =~ "has a conversation already"
+    end
+
+    test "what is said twice with a key is said once" do
+      chat = Case.start!()
+      Case.say!(chat, "Pay", %{key: "form-1"})
+      Case.say!(chat, "Pay", %{key: "form-1"})
+      texts = for %{content: text} <- Ash.load!(chat, :transcript).transcript, do: text
+      assert texts == ["Pay", "You said: Pay"]
+      Case.say!(chat, "Pay", %{key: "form-2"})
+      assert length(Ash.load!(chat, :transcript).transcript) == 4
+    end
+
+    test "an upsert that begins a conversation is refused" do
+      for does <- [:start, :fork] do
+        body = """
+        attributes do
+          attribute :email, :string
+        end
+
+        identities do
+          identity :email, [:email], pre_check_with: AshAgent.Integration.Open
+        end
+
+        actions do
+          create :open do
+            upsert? true
+            upsert_identity :email
+            change {AshAgent.Conversation.Change, does: #{inspect(does)}}
+          end
+        end
+
+        conversation do
+          llm AshAgent.LLM.Ollama
+          store :s
+        end
+        """
+
+        assert Compiled.said(AshAgent.Conversation, body) =~
+                 "[:open] are upserts that begin a conversation"
+      end
+    end
+
+    test "a list of actions says what :delta is" do
+      assert Ash.Resource.Info.action(Case, :delta).description =~ "Do not call it"
     end
 
     test "an agent's call is of its output type, as an action and as a tool" do

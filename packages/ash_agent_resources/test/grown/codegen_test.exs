@@ -84,6 +84,100 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       end
     end
 
+    @store "AshAgent.Store.Postgres.Migrations"
+    @tie "AshAgent.Conversation.Migrations"
+
+    test "what a migration calls by an alias counts", %{tmp_dir: folder} do
+      codegen(folder, ["first"])
+      [ours] = migrations(folder, "*_first_ash_agent")
+      file = Path.join([folder, "migrations", ours])
+      text = File.read!(file)
+      [head, body] = String.split(text, "use Ecto.Migration", parts: 2)
+
+      for {aliases, store, tie} <- [
+            {"alias #{@store}, as: Store\nalias #{@tie}", "Store", "Migrations"},
+            {"alias AshAgent.{Conversation, Store.Postgres}", "Postgres.Migrations",
+             "Conversation.Migrations"},
+            {"alias AshAgent.Store\nalias #{@tie}, as: Tie", "Store.Postgres.Migrations", "Tie"},
+            {"", @store, @tie}
+          ] do
+        body =
+          body
+          |> String.replace(@store <> ".", store <> ".")
+          |> String.replace(@tie <> ".", tie <> ".")
+
+        File.write!(file, head <> "use Ecto.Migration\n" <> aliases <> body)
+        codegen(folder, ["--check"])
+      end
+
+      # Of something else.
+      body = String.replace(body, @store <> ".", "Migrations.")
+      File.write!(file, head <> "use Ecto.Migration\nalias MyApp.Other.Migrations" <> body)
+      assert_raise Mix.Error, fn -> codegen(folder, ["--check"]) end
+    end
+
+    test "a dump of the structure stands for migrations that are gone", %{tmp_dir: folder} do
+      codegen(folder, ["first"])
+      [ours] = migrations(folder, "*_first_ash_agent")
+      path = Path.join([folder, "migrations", ours])
+      ties = Regex.scan(~r/table: "(\w+)",\s+key: "(\w+)",\s+name: "(\w+)"/, File.read!(path))
+      File.rm!(path)
+      assert_raise Mix.Error, fn -> codegen(folder, ["--check"]) end
+
+      dump = Path.join(folder, "structure.sql")
+      text = Enum.map_join(ties, "\n", fn [_ | tie] -> dump(tie) end)
+      store = "COMMENT ON TABLE public.ash_agent_conversations IS '3';\n"
+      File.write!(dump, store <> text)
+      codegen(folder, ["--check"])
+
+      # One table less, or an older version.
+      for less <- [String.replace(store, "3", "2") <> text, text, store <> dump(tl(hd(ties)))] do
+        File.write!(dump, less)
+        assert_raise Mix.Error, fn -> codegen(folder, ["--check"]) end
+      end
+    end
+
+    # As pg_dump writes what the migrations make.
+    defp dump([table, key, name]) do
+      [function | _] =
+        AshAgent.Conversation.Migrations.sql(prefix: "public", table: table, key: key, name: name)
+
+      [function, trigger] =
+        for text <- [function, List.last(Regex.run(~r/function ("public"\.\S+)\(\)/, function))],
+            do:
+              text
+              |> String.replace(~s("public".), "public.")
+              |> String.replace(~r/"(ash_agent_\w+)"/, "\\1")
+
+      body = function |> String.split("$ash_agent$") |> Enum.at(1)
+
+      """
+      CREATE FUNCTION #{trigger}() RETURNS trigger
+          LANGUAGE plpgsql
+          AS $$#{body}$$;
+
+      CREATE TRIGGER ash_agent_delete AFTER DELETE ON public.#{table} FOR EACH ROW EXECUTE FUNCTION #{trigger}();
+      """
+    end
+
+    test "a renamed table is told what keeps its conversations", %{tmp_dir: folder} do
+      codegen(folder, ["first"])
+      [ours] = migrations(folder, "*_first_ash_agent")
+      file = Path.join([folder, "migrations", ours])
+      text = File.read!(file)
+      refute codegen_warned(folder) =~ "was renamed"
+      File.write!(file, String.replace(text, ~s("cases"), ~s("matters")))
+      said = codegen_warned(folder)
+      assert said =~ "MyApp.Chat.Case has no conversations under the name \"cases\" yet"
+      assert said =~ ~s(write `name "matters"`)
+      refute said =~ "Conversation has no"
+    end
+
+    defp codegen_warned(folder) do
+      codegen(folder, ["second", "--dry-run"])
+      AshAgent.TestSupport.MixTask.said(:error)
+    end
+
     test "an own update action with a validation works" do
       opts = [actor: user("ann"), tenant: "acme"]
       chat = MyApp.Chat.Conversation.start!(%{title: "One"}, opts)

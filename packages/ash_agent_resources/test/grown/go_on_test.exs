@@ -155,7 +155,8 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         chats = [Conversation.start!(%{}, ann), Memory.start!(%{id: 1}), Case.start!()]
         for chat <- chats, do: cut_short(chat, "Hi", ann)
 
-        opts = [resources: [Conversation, Memory], tenants: fn -> ["acme"] end, every: 20]
+        # Who the tenants are, it finds by itself.
+        opts = [resources: [Conversation, Memory], every: 20]
         sweeper = start_supervised!({Sweeper, opts})
         Ecto.Adapters.SQL.Sandbox.allow(Repo, self(), sweeper)
 
@@ -165,6 +166,15 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         # Nobody was asked to look after those.
         assert due?(List.last(chats))
         stop_supervised!(Sweeper)
+      end
+
+      test "the tenants of due turns are known", %{ann: ann} do
+        assert Upkeep.due_tenants(Conversation) == []
+        assert Upkeep.due_tenants(Memory) == [nil]
+        other = Keyword.put(ann, :tenant, "other")
+        for opts <- [ann, ann, other], do: Conversation.start!(%{}, opts) |> cut_short("Hi", opts)
+        Conversation.start!(%{}, Keyword.put(ann, :tenant, "third"))
+        assert Conversation |> Upkeep.due_tenants() |> Enum.sort() == ["acme", "other"]
       end
 
       test "a message of somebody else lets it go on first, as who asked", %{ann: ann} do

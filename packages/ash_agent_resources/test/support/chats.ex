@@ -227,6 +227,31 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
   end
 end
 
+defmodule AshAgent.Integration.ParsedChat do
+  @moduledoc false
+  # Its tenants are not what its records have.
+  use Ash.Resource,
+    domain: AshAgent.Integration.Open,
+    data_layer: Ash.DataLayer.Ets,
+    extensions: [AshAgent.Conversation]
+
+  multitenancy do
+    strategy(:attribute)
+    attribute(:org)
+    parse_attribute({String, :trim_leading, ["org_"]})
+  end
+
+  attributes do
+    uuid_primary_key(:id)
+    attribute(:org, :string)
+  end
+
+  conversation do
+    store(:s)
+    llm(AshAgent.LLM.Ollama)
+  end
+end
+
 defmodule AshAgent.Integration.Open do
   @moduledoc false
   # Of resources that a test makes.

@@ -7,6 +7,9 @@ if Code.ensure_loaded?(AshPostgres.Repo) do
     def installed_extensions, do: []
 
     @impl true
+    def all_tenants, do: ["acme", "other"]
+
+    @impl true
     def min_pg_version, do: %Version{major: 13, minor: 0, patch: 0}
 
     @impl true

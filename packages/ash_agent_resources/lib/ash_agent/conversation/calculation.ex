@@ -6,6 +6,7 @@ defmodule AshAgent.Conversation.Calculation do
   use Ash.Resource.Calculation
 
   alias AshAgent.{Collect, Context, Conversation, Store}
+  alias AshAgent.Runtime.Ended
 
   @impl true
   def load(_query, opts, _context), do: if(opts[:show] == :stored, do: [], else: [:stored])
@@ -20,8 +21,21 @@ defmodule AshAgent.Conversation.Calculation do
     with :ok <- readable(resource, ids, context), do: fetch_all(store, keys)
   end
 
+  def calculate([%resource{} | _] = records, [show: name], context)
+      when name in [:last_outcome, :last_error] do
+    store = Conversation.Info.store(resource, context.tenant)
+
+    Collect.map(records, fn record ->
+      with {:ok, ended} <- fetch_ended(store, record.stored), do: {:ok, ended && ended[name]}
+    end)
+  end
+
   def calculate(records, [show: name], _context),
-    do: {:ok, Enum.map(records, &(&1.stored && show(name, &1.stored)))}
+    do: {:ok, Enum.map(records, &if(&1.stored, do: show(name, &1.stored), else: unsaid(name)))}
+
+  # A record that seeds or an import made has no conversation before its first message.
+  defp unsaid(:status), do: :idle
+  defp unsaid(_name), do: nil
 
   # A caller may have the record from somebody else, and Ash checks no policy for calculations like these.
   defp readable(resource, ids, %{authorize?: true} = context) do
@@ -51,6 +65,28 @@ defmodule AshAgent.Conversation.Calculation do
     end)
   end
 
+  # Nearly always, it is one of the last writes.
+  @looks [20, 1_000]
+
+  defp fetch_ended(store, stored, looks \\ @looks)
+  defp fetch_ended(_store, nil, _looks), do: {:ok, nil}
+  defp fetch_ended(_store, _stored, []), do: {:ok, nil}
+
+  defp fetch_ended(store, stored, [look | looks]) do
+    opts = [after: max(stored.revision - look, 0), limit: look]
+
+    case Store.history(store, stored.id, opts) do
+      {:ok, writes} ->
+        case Ended.find(writes) do
+          nil -> fetch_ended(store, stored, looks)
+          ended -> {:ok, %{last_outcome: ended.outcome, last_error: ended.error}}
+        end
+
+      {:error, reason} ->
+        {:error, Conversation.Error.exception(reason: reason)}
+    end
+  end
+
   defp show(:context, stored), do: stored.value
   defp show(:transcript, stored), do: transcript(stored)
   defp show(:last_message, stored), do: stored |> transcript() |> List.last()
@@ -71,6 +107,31 @@ defmodule AshAgent.Conversation.Calculation do
     stored.value
     |> Context.to_messages()
     |> Enum.reject(&(&1.role == :system))
+    |> mark(answers(stored.value))
     |> Conversation.Asker.hide()
   end
+
+  # The answers of the log, each with how it ended.
+  defp answers(context) do
+    for number <- 1..context.current_iteration//1,
+        {%{role: :assistant} = message, at} <-
+          Enum.with_index(Context.get_iteration_messages(context, number)),
+        {:ok, %{response: response}} <- [Context.fetch_message(context, {number, at})],
+        do: {message, outcome(response)}
+  end
+
+  defp outcome(%{state: :interrupted}), do: :interrupted
+  defp outcome(response), do: Ended.finished(response[:finish_reason])
+
+  # Whoever reads it sees which answers are half, filtered or failed. A view may show fewer messages than the log has.
+  defp mark([%{role: :assistant} = message | messages], answers) do
+    case Enum.drop_while(answers, fn {answer, _outcome} -> answer != message end) do
+      [{_answer, :answered} | answers] -> [message | mark(messages, answers)]
+      [{_, outcome} | answers] -> [Map.put(message, :outcome, outcome) | mark(messages, answers)]
+      [] -> [message | mark(messages, answers)]
+    end
+  end
+
+  defp mark([message | messages], answers), do: [message | mark(messages, answers)]
+  defp mark([], _answers), do: []
 end

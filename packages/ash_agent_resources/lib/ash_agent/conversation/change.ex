@@ -23,7 +23,7 @@ defmodule AshAgent.Conversation.Change do
   |---|---|---|
   | `:start` | create | `input` or `parts`, `metadata`, `wait` |
   | `:fork` | create | `source_id`, `iteration`, `revision` |
-  | `:say` | update | `input` or `parts`, `metadata`, `wait` |
+  | `:say` | update | `input` or `parts`, `metadata`, `key`, `wait` |
   | `:resume` | update | `wait` |
   | `:approve` | update | `call_id`, `arguments` |
   | `:deny` | update | `call_id`, `reason`, `arguments` |
@@ -40,7 +40,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
-  alias AshAgent.Runtime.Journal
+  alias AshAgent.Runtime.{Ended, Journal}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
   # The last two are the extension's own.
@@ -98,8 +98,10 @@ defmodule AshAgent.Conversation.Change do
     |> Changeset.before_action(&waits_for_nobody/1)
     |> Changeset.after_action(fn changeset, record ->
       {:ok, {input, metadata}} = message
+      key = Changeset.get_argument(changeset, :key)
+      opts = if key, do: [id: key, metadata: metadata], else: [metadata: metadata]
 
-      case Store.enqueue(store(changeset), Info.key(record), input, metadata: metadata) do
+      case enqueue(changeset, record, input, opts) do
         {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
         {:error, reason} -> fail(reason)
       end
@@ -138,9 +140,9 @@ defmodule AshAgent.Conversation.Change do
       if Runner.cancel(changeset.resource, changeset.to_tenant, Info.key(record)) do
         {:ok, record}
       else
-        opts = [status: :idle, taken: list_waiting(changeset, record)]
+        taken = list_waiting(changeset, record)
 
-        edit(changeset, record, opts, fn conversation ->
+        edit(changeset, record, &cancelled(&1, taken), fn conversation ->
           Journal.cancel(conversation, fetch_started(changeset, record, conversation))
         end)
       end
@@ -227,7 +229,23 @@ defmodule AshAgent.Conversation.Change do
     case Store.fetch(store(changeset), Info.key(changeset.data)) do
       {:ok, %{status: :paused}} -> error(changeset, :paused)
       {:ok, _stored} -> changeset
+      {:error, :not_found} -> changeset
       {:error, reason} -> error(changeset, reason)
+    end
+  end
+
+  # A record that seeds or an import made has no conversation before its first message.
+  defp enqueue(changeset, record, input, opts) do
+    store = store(changeset)
+    key = Info.key(record)
+
+    with {:error, :not_found} <- Store.enqueue(store, key, input, opts) do
+      case Store.create(store, first(changeset.resource, record, {:ok, nil})) do
+        {:ok, _stored} -> Store.enqueue(store, key, input, opts)
+        # Somebody else was faster.
+        {:error, :exists} -> Store.enqueue(store, key, input, opts)
+        {:error, reason} -> {:error, reason}
+      end
     end
   end
 
@@ -328,6 +346,12 @@ defmodule AshAgent.Conversation.Change do
       {:error, reason} -> fail(reason)
     end
   end
+
+  # A conversation that waits for nobody has no turn to cancel.
+  defp cancelled(%{status: :idle}, taken), do: [status: :idle, taken: taken]
+
+  defp cancelled(_stored, taken),
+    do: [status: :idle, taken: taken, note: Ended.note({:failed, :cancelled})]
 
   defp source(changeset, context) do
     authorize? = context.authorize? != false

@@ -5,7 +5,7 @@ defmodule AshAgent.Conversation.Codegen do
   # tables of resources to them. Existing migrations show which of it is done, so that those of other releases count as well.
 
   alias Ash.Error.Framework.PendingCodegen
-  alias AshAgent.Conversation.{Info, Migrations}
+  alias AshAgent.Conversation.{Info, Migrations, Structure}
   alias AshAgent.Store
 
   @switches Enum.map(~w(domains migration_path tenant_migration_path name)a, &{&1, :string}) ++
@@ -54,7 +54,8 @@ defmodule AshAgent.Conversation.Codegen do
     resources = for domain <- domains(opts), resource <- conversations(domain), do: resource
 
     for {{folder, repo, tenants?}, resources} <- Enum.group_by(resources, &place(&1, opts)),
-        done = read_done(folder, opts),
+        done = read_done(folder, repo, opts),
+        _said = warn_renamed(Enum.uniq(resources), done, opts),
         steps = steps(Enum.uniq(resources), tenants?, done),
         steps != [],
         do: %{folder: folder, repo: repo, tenants?: tenants?, steps: steps}
@@ -102,14 +103,44 @@ defmodule AshAgent.Conversation.Codegen do
       Path.join([Mix.Project.deps_paths()[config[:otp_app]] || File.cwd!(), priv, name])
   end
 
-  # The calls of both modules of migrations in a folder. Those of --dev are made anew without it.
-  defp read_done(folder, opts) do
-    for path <- Path.wildcard(Path.join(folder, "**/*.exs")),
-        opts[:dev] || not String.ends_with?(path, "_dev.exs"),
-        {:ok, code} <- [path |> File.read!() |> Code.string_to_quoted()],
-        {{:., _, [{:__aliases__, _, module}, :up]}, _, args} <- Macro.prewalker(code),
-        call <- done(Enum.take(module, -2), args),
-        do: call
+  # The calls of both modules of migrations in a folder, and what a dump of the structure beside it has. Those of --dev are made anew without it.
+  defp read_done(folder, repo, opts) do
+    calls =
+      for path <- Path.wildcard(Path.join(folder, "**/*.exs")),
+          opts[:dev] || not String.ends_with?(path, "_dev.exs"),
+          {:ok, code} <- [path |> File.read!() |> Code.string_to_quoted()],
+          aliases = read_aliases(code),
+          {{:., _, [{:__aliases__, _, module}, :up]}, _, args} <- Macro.prewalker(code),
+          call <- done(module |> expand(aliases) |> Enum.take(-2), args),
+          do: call
+
+    dump = repo.config()[:dump_path] || Path.join(Path.dirname(folder), "structure.sql")
+    calls ++ with {:ok, sql} <- File.read(dump), do: Structure.read(sql), else: (_none -> [])
+  end
+
+  # What a file names shorter: the last part of a module, or its name after `as:`.
+  defp read_aliases(code) do
+    for {:alias, _, [named | opts]} <- Macro.prewalker(code),
+        module <- list_named(named),
+        into: %{},
+        do: {short(opts, module), module}
+  end
+
+  defp list_named({:__aliases__, _, module}), do: [module]
+
+  defp list_named({{:., _, [{:__aliases__, _, base}, :{}]}, _, named}),
+    do: for({:__aliases__, _, rest} <- named, do: base ++ rest)
+
+  defp list_named(_other), do: []
+
+  defp short([[as: {:__aliases__, _, [name]}]], _module), do: name
+  defp short(_opts, module), do: List.last(module)
+
+  defp expand([first | rest] = module, aliases) do
+    case aliases do
+      %{^first => full} when full != [first] -> full ++ rest
+      _not_short -> module
+    end
   end
 
   defp done([_, :Migrations] = module, args) do
@@ -135,6 +166,27 @@ defmodule AshAgent.Conversation.Codegen do
           do: {:tie, prefix, tie}
 
     stores ++ ties
+  end
+
+  # The conversations of a table that was renamed have its old name in their keys, and nobody would find them.
+  defp warn_renamed(resources, done, opts) do
+    known =
+      for domain <- domains([]) ++ domains(opts),
+          resource <- conversations(domain),
+          do: Info.name(resource)
+
+    made = for {[:Conversation, :Migrations], tie} <- done, uniq: true, do: tie[:name]
+
+    for gone <- [made -- known],
+        gone != [],
+        resource <- resources,
+        Info.name(resource) not in made do
+      Mix.shell().error(
+        "#{inspect(resource)} has no conversations under the name #{inspect(Info.name(resource))} yet, and no resource has those of " <>
+          "#{Enum.map_join(gone, ", ", &inspect/1)} any more. If its table was renamed, write `name #{inspect(hd(gone))}` in its section " <>
+          "conversation, so that it keeps them"
+      )
+    end
   end
 
   defp prefix(_resource, true), do: :tenant

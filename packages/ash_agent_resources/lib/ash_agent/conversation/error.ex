@@ -7,7 +7,8 @@ defmodule AshAgent.Conversation.Error do
     * `:no_message` - neither `input` nor `parts` was given, or both
     * `:no_actor` - whoever asked cannot be found again, and somebody else resumes: see the option `actor_persister`
     * `:changed` - the conversation is not at the given `revision` any more
-    * `:not_found` - the store has no such conversation
+    * `:not_found` - the store has no such conversation; `:say` begins one
+    * `:exists` - the record has a conversation already, such as one that an upsert found
     * `:interrupted` - the process that ran the turn died
     * an `AshAgent.Context.Error` or `AshAgent.Store.Error`
     * `{:run, reason}` - the run failed; `reason` is that of the `AshAgent.Runtime.Error`
@@ -25,7 +26,8 @@ defmodule AshAgent.Conversation.Error do
     no_actor:
       "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer",
     changed: "the conversation has changed since it was read: read it again",
-    not_found: "the store has no conversation with the record's id",
+    not_found: "the record has no conversation in the store: say something to begin one",
+    exists: "the record has a conversation already: say something to it instead of starting one",
     interrupted: "the process that ran the turn died; resume the conversation to continue"
   }
 

@@ -22,6 +22,8 @@ defmodule AshAgent.Conversation.Info do
 
   @doc """
   Returns the store that keeps the messages of a tenant's conversations. For resources without multitenancy, the tenant is `nil`.
+
+  With schema multitenancy and AshPostgres' own store, it raises `Ash.Error.Invalid.TenantRequired` without a tenant.
   """
   @doc since: "0.1.0"
   @spec store(module(), term()) :: Store.t()
@@ -39,12 +41,22 @@ defmodule AshAgent.Conversation.Info do
     repo = apply(info, :repo, [resource, :mutate])
 
     prefix =
-      if Ash.Resource.Info.multitenancy_strategy(resource) == :context,
-        do: Ash.ToTenant.to_tenant(tenant, resource),
+      if schemas?(resource),
+        do: schema!(resource, tenant),
         else: apply(info, :schema, [resource])
 
     Store.Postgres.new(repo, if(prefix, do: [prefix: prefix], else: []))
   end
+
+  # Without a schema, PostgreSQL would take tables with these names from its `search_path`.
+  defp schema!(resource, tenant) do
+    Ash.ToTenant.to_tenant(tenant, resource) ||
+      raise Ash.Error.Invalid.TenantRequired, resource: resource
+  end
+
+  @doc false
+  # Returns true if each tenant has tables of its own.
+  def schemas?(resource), do: Ash.Resource.Info.multitenancy_strategy(resource) == :context
 
   @doc """
   Returns the key under which the store keeps a record's conversation: the `name` of its resource, a colon, and the record's primary key.

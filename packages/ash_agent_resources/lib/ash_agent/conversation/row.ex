@@ -25,8 +25,16 @@ defmodule AshAgent.Conversation.Row do
       and p.at < statement_timestamp() - interval '10 seconds'))
   """
 
+  # The write that ended a turn has a note, see `AshAgent.Runtime.Ended`.
+  @ended """
+  (select h.document -> ':ended' from {history} as h
+    where h.conversation_id = c.id and jsonb_exists(h.document, ':ended') order by h.revision desc limit 1)
+  """
+
   @columns [
     status: "c.status",
+    last_outcome: "#{@ended} ->> 'outcome'",
+    last_error: "#{@ended} -> 'error'",
     revision: "c.revision",
     last_activity_at: "c.updated_at",
     message_count: @messages,
@@ -37,12 +45,19 @@ defmodule AshAgent.Conversation.Row do
   def list_shown, do: Keyword.keys(@columns)
 
   @impl true
-  def expression([show: name, conversation: resource], context) do
-    schema = Info.schema(resource, context.tenant)
+  def expression([show: name, conversation: resource], %{tenant: tenant}) do
+    # Ash looks at expressions before it knows their tenant. Only one that becomes SQL is refused.
+    if tenant == nil and Info.schemas?(resource),
+      do: call(:lazy, [{Info, :schema, [resource, nil]}]),
+      else: select(name, resource, Info.schema(resource, tenant))
+  end
+
+  defp select(name, resource, schema) do
+    row = "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
 
     # In a fragment, everything but the question marks is text.
     select =
-      "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
+      Map.get(%{status: "coalesce(#{row}, 'idle')"}, name, row)
       |> String.replace(~r/\{(\w+)\}/, fn table ->
         name = String.trim(table, "{") |> String.trim("}")
         String.replace("#{schema}ash_agent_#{name}", "?", "\\?")
@@ -50,6 +65,8 @@ defmodule AshAgent.Conversation.Row do
 
     key = ref(Info.primary_key(resource))
     prefix = expr(type(^Info.prefix(resource), :string))
-    %Ash.Query.Call{name: :fragment, args: [select, prefix, key], operator?: false}
+    call(:fragment, [select, prefix, key])
   end
+
+  defp call(name, args), do: %Ash.Query.Call{name: name, args: args, operator?: false}
 end

@@ -336,7 +336,7 @@ defmodule AshAgent.Conversation.Runner do
     with {:ok, stored} <- Store.fetch(store, id),
          true <- revision in [nil, stored.revision] || {:error, :changed},
          {:ok, context} <- attempt(fn -> fun.(stored.value) end),
-         {:ok, _stored} <- Store.append(store, stored, context, opts) do
+         {:ok, _stored} <- Store.append(store, stored, context, for_stored(opts, stored)) do
       :ok
     else
       {:error, {:owned, _owner}} ->
@@ -354,6 +354,9 @@ defmodule AshAgent.Conversation.Runner do
         {:error, reason}
     end
   end
+
+  defp for_stored(opts, stored) when is_function(opts, 1), do: opts.(stored)
+  defp for_stored(opts, _stored), do: opts
 
   # Removes a claim whose lease is over, as of a turn that was cut short.
   defp free(store, id) do

@@ -27,8 +27,8 @@ defmodule AshAgent.Conversation.Sweeper do
             {:resources, {:list, :atom}, [required: true, type_doc: "a list of modules"],
              "the resources with `AshAgent.Conversation`."},
             {:tenants, {:or, [{:list, :any}, {:fun, 0}]},
-             [default: [nil], type_doc: "a list or a function of arity 0"],
-             "the tenants, or a function that returns them. Defaults to none, as `[nil]`."},
+             [type_doc: "a list or a function of arity 0"],
+             "the tenants, or a function that returns them. Defaults to those of `AshAgent.Conversation.Upkeep.due_tenants/1`."},
             {:every, :pos_integer, [default: 30_000],
              "milliseconds between two looks, on average."},
             {:name, :any, [type_doc: "a name as in `GenServer`"], "Defaults to no name."}
@@ -46,6 +46,7 @@ defmodule AshAgent.Conversation.Sweeper do
   def start_link(opts) do
     opts = Options.validate!(opts, @schema)
     Enum.each(opts[:resources], &Info.check!/1)
+    unless opts[:tenants], do: Enum.each(opts[:resources], &Upkeep.check_tenants!/1)
 
     if Application.get_env(:ash_agent_resources, :sweep, true),
       do: GenServer.start_link(__MODULE__, opts, Keyword.take(opts, [:name])),
@@ -57,10 +58,7 @@ defmodule AshAgent.Conversation.Sweeper do
 
   @impl true
   def handle_info(:look, opts) do
-    for resource <- opts[:resources],
-        tenant <- tenants(opts[:tenants]),
-        do: look(resource, tenant)
-
+    for resource <- opts[:resources], do: look(resource, opts[:tenants])
     {:noreply, look_later(opts)}
   end
 
@@ -72,12 +70,25 @@ defmodule AshAgent.Conversation.Sweeper do
     opts
   end
 
-  defp tenants(function) when is_function(function), do: function.()
-  defp tenants(list), do: list
+  # What one resource or tenant fails with keeps no other from going on.
+  defp look(resource, given) do
+    guard(resource, fn ->
+      for tenant <- tenants(resource, given),
+          do: guard(resource, fn -> resume(resource, tenant) end)
+    end)
+  end
 
-  defp look(resource, tenant) do
+  defp tenants(resource, nil), do: Upkeep.due_tenants(resource)
+  defp tenants(_resource, function) when is_function(function), do: function.()
+  defp tenants(_resource, list), do: list
+
+  defp resume(resource, tenant) do
     with {:error, error} <- Upkeep.resume_due(resource, tenant: tenant),
          do: report(resource, error)
+  end
+
+  defp guard(resource, fun) do
+    fun.()
   rescue
     error -> report(resource, error)
   end

@@ -8,8 +8,9 @@ defmodule AshAgent.Conversation.Transformer do
   import Ash.Expr
 
   alias Ash.Resource.Builder
-  alias AshAgent.{Context, Store}
-  alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Row}
+  alias AshAgent.Context
+  alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Outcome, Row}
+  alias AshAgent.Conversation.{Status, Tenant}
   alias Spark.Dsl.Transformer
 
   @calculations [
@@ -20,11 +21,16 @@ defmodule AshAgent.Conversation.Transformer do
     {:current_iteration, :integer, []},
     {:pending_tool_calls, {:array, :map}, []},
     {:total_tokens, :integer, []},
-    {:status, :atom, [constraints: [one_of: Store.Conversation.statuses()]]},
+    {:status, Status, []},
+    {:last_outcome, Outcome, []},
+    {:last_error, :map, []},
     {:revision, :integer, []},
     {:last_activity_at, :utc_datetime_usec, []},
     {:due, :boolean, [public?: false]}
   ]
+
+  # Lists of actions, as of an admin page, show it.
+  @delta "Do not call it. It is the action of the notifications that have the pieces of an answer while it comes."
 
   @interfaces [
     start: [],
@@ -52,6 +58,7 @@ defmodule AshAgent.Conversation.Transformer do
          {:ok, dsl} <- interfaces({:ok, dsl}),
          dsl = if(own_deny? or not interface?(dsl), do: dsl, else: denial(dsl)),
          {:ok, dsl} <- Builder.add_change(dsl, {Change, does: :delete}, on: [:destroy]),
+         {:ok, dsl} <- tenants(dsl),
          {:ok, dsl} <- iterations(dsl, Info.option(dsl, :iterations)),
          do: calculations({:ok, dsl})
   end
@@ -98,13 +105,13 @@ defmodule AshAgent.Conversation.Transformer do
       arguments: [source(state), argument(:iteration, :integer), revision()],
       changes: does(:fork)
     )
-    |> update(:say, message() ++ wait())
+    |> update(:say, message() ++ [argument(:key, :string)] ++ wait())
     |> update(:resume, wait())
     |> update(:approve, [call(), argument(:arguments, :map)])
     |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
-    |> update(:delta, [])
+    |> update(:delta, [], description: @delta)
     |> add(:action, :erase,
       returns: :map,
       transaction?: true,
@@ -128,13 +135,9 @@ defmodule AshAgent.Conversation.Transformer do
   defp primary_read?(dsl),
     do: Enum.any?(Transformer.get_entities(dsl, [:actions]), &(&1.type == :read and &1.primary?))
 
-  defp update(state, name, arguments) do
-    add(state, :update, name,
-      accept: [],
-      require_atomic?: false,
-      arguments: arguments,
-      changes: does(name)
-    )
+  defp update(state, name, arguments, opts \\ []) do
+    own = [accept: [], require_atomic?: false, arguments: arguments, changes: does(name)]
+    add(state, :update, name, own ++ opts)
   end
 
   defp pagination do
@@ -190,6 +193,12 @@ defmodule AshAgent.Conversation.Transformer do
     Enum.reduce(@interfaces, state, fn {name, opts}, state ->
       Builder.add_new_interface(state, name, opts)
     end)
+  end
+
+  defp tenants(dsl) do
+    if Info.tables?(dsl) and Info.schemas?(dsl),
+      do: Builder.add_preparation(dsl, Tenant),
+      else: {:ok, dsl}
   end
 
   defp iterations(dsl, nil), do: {:ok, dsl}

@@ -57,6 +57,60 @@ defmodule AshAgent.Conversation.Upkeep do
   defp resume(record, own),
     do: record |> Ash.Changeset.for_update(:resume, %{wait: false}, own) |> Ash.update()
 
+  @doc """
+  Returns the tenants that `AshAgent.Conversation.Sweeper` goes over, or `[nil]` for a resource without multitenancy.
+
+  With attribute multitenancy, these are the values of the attribute in the records whose turns are due, or in all records if the store is not that of
+  AshPostgres. If the resource has a `parse_attribute`, those values are not its tenants: name them with the option `tenants` of
+  the sweeper. With schema multitenancy, these are the `all_tenants/0` of the repository.
+
+  ## Examples
+
+      AshAgent.Conversation.Upkeep.due_tenants(MyApp.Chat.Conversation)
+      #=> ["acme", "other"]
+  """
+  @doc since: "0.1.0"
+  @spec due_tenants(module()) :: [term()]
+  def due_tenants(resource) do
+    case check_tenants!(resource) do
+      nil -> [nil]
+      :attribute -> attribute_tenants(resource)
+      :context -> repo(resource).all_tenants()
+    end
+  end
+
+  @doc false
+  # Returns how a resource tells its tenants apart, or raises if they cannot be listed.
+  def check_tenants!(resource) do
+    strategy = Ash.Resource.Info.multitenancy_strategy(Info.check!(resource))
+    parse = Ash.Resource.Info.multitenancy_parse_attribute(resource)
+    postgres? = Ash.DataLayer.data_layer(resource) == AshPostgres.DataLayer
+
+    if (strategy == :attribute and not match?({_, :identity, []}, parse)) or
+         (strategy == :context and not postgres?) do
+      AshAgent.Caller.refuse!(
+        "expected the tenants of #{inspect(resource)}, which its records do not tell: name them with the option tenants of " <>
+          "AshAgent.Conversation.Sweeper"
+      )
+    end
+
+    strategy
+  end
+
+  # Called by name: AshPostgres may be missing when this is compiled.
+  defp repo(resource), do: apply(AshPostgres.DataLayer.Info, :repo, [resource, :mutate])
+
+  # Past the check that there is a tenant.
+  defp attribute_tenants(resource) do
+    filter = if Info.tables?(resource), do: Ash.Filter.parse!(resource, due: true)
+    query = Ash.DataLayer.resource_to_query(resource, Ash.Resource.Info.domain(resource))
+    {:ok, query} = Ash.DataLayer.set_context(resource, query, %{})
+    {:ok, query} = Ash.DataLayer.filter(query, filter, resource)
+    {:ok, records} = Ash.DataLayer.run_query(query, resource)
+    attribute = Ash.Resource.Info.multitenancy_attribute(resource)
+    for %{^attribute => tenant} when tenant != nil <- records, uniq: true, do: tenant
+  end
+
   defp due(resource, limit, own) do
     query = Ash.Query.limit(resource, limit)
 

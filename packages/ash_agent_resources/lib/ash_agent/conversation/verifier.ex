@@ -19,7 +19,8 @@ defmodule AshAgent.Conversation.Verifier do
       {[:conversation, :llm], &llm/1},
       {[:conversation, :tools], &tools/1},
       {[:conversation, :options], &options/1},
-      {[:actions], &changes/1}
+      {[:actions], &changes/1},
+      {[:actions], &upserts/1}
     ]
 
     with :ok <- Section.verify(dsl, checks), do: creates(dsl)
@@ -33,6 +34,20 @@ defmodule AshAgent.Conversation.Verifier do
           do: Conversation.Change.init(opts)
 
     with {:error, words} <- List.keyfind(changes, :error, 0), do: words
+  end
+
+  # An upsert may find a record, whose conversation has begun.
+  defp upserts(dsl) do
+    upserts =
+      for %{type: :create, upsert?: true, name: name, changes: changes} <-
+            Verifier.get_entities(dsl, [:actions]),
+          Enum.any?(changes, &begins?/1),
+          do: name
+
+    if upserts != [],
+      do:
+        "#{inspect(upserts)} are upserts that begin a conversation, which the record that they find has already: leave out `upsert? true`, or " <>
+          "the change, and say something with an action that `does: :say`, which begins the conversation of a record without one"
   end
 
   # A record without a conversation answers nothing.

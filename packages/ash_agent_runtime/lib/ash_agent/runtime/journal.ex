@@ -45,7 +45,7 @@ defmodule AshAgent.Runtime.Journal do
   """
   def write(%__MODULE__{kept: kept} = journal, context, status, note) do
     if context == kept.value and journal.finished == [] and journal.taken == [] and
-         status in [nil, kept.status] do
+         status in [nil, kept.status] and not match?(%{ended: %{"error" => _}}, note) do
       {:ok, journal}
     else
       opts = [finished: Enum.reverse(journal.finished), taken: journal.taken, note: note]

@@ -111,7 +111,7 @@ defmodule AshAgent.Runtime.Loop do
     case TypedAnswer.settle(run, run.last) do
       {:stop, reason} ->
         run = TypedAnswer.close(run, reason)
-        with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
+        with {:ok, run} <- run |> Run.flush_end(reason) |> Run.check(), do: {:stop, run, reason}
 
       {:again, error} ->
         run |> TypedAnswer.ask_again(error) |> Run.check()
@@ -178,7 +178,7 @@ defmodule AshAgent.Runtime.Loop do
 
       {:stop, run, reason} ->
         run = TypedAnswer.close(run, reason)
-        with {:ok, run} <- run |> Run.flush(:idle) |> Run.check(), do: {:stop, run, reason}
+        with {:ok, run} <- run |> Run.flush_end(reason) |> Run.check(), do: {:stop, run, reason}
     end
   end
 

@@ -221,10 +221,8 @@ defmodule AshAgent.Runtime.ModelCall do
         do: TypedAnswer.settle(run, message),
         else: TypedAnswer.settle_unfinished(run, message)
 
-    {run, status} = close(run, ending)
-
-    with {:ok, run} <- Run.check(run),
-         {:ok, run} <- run |> Run.flush(status, note(run, usage)) |> Run.check() do
+    with {:ok, run} <- run |> close(ending) |> Run.check(),
+         {:ok, run} <- run |> write(ending, note(run, usage)) |> Run.check() do
       case ending do
         {:stop, reason} -> {:stop, run, reason}
         {:again, error} -> {:ok, TypedAnswer.ask_again(run, error)}
@@ -249,8 +247,11 @@ defmodule AshAgent.Runtime.ModelCall do
   defp describe_verdict({:broken, cause}), do: %{verdict: :broken, cause: cause}
   defp describe_verdict(verdict), do: %{verdict: verdict}
 
-  defp close(run, {:stop, reason}), do: {TypedAnswer.close(run, reason), :idle}
-  defp close(run, _ending), do: {run, nil}
+  defp close(run, {:stop, reason}), do: TypedAnswer.close(run, reason)
+  defp close(run, _ending), do: run
+
+  defp write(run, {:stop, reason}, note), do: Run.flush_end(run, reason, note)
+  defp write(run, _ending, note), do: Run.flush(run, nil, note)
 
   defp note(run, usage) do
     %{

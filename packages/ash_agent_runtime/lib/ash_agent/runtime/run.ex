@@ -7,7 +7,7 @@ defmodule AshAgent.Runtime.Run do
   # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
 
   alias AshAgent.{Context, Deadline, LLM, Response}
-  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Gate, Journal, Options, Output}
+  alias AshAgent.Runtime.{Authority, Bounds, Ended, Error, Events, Gate, Journal, Options, Output}
   alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor, TypedAnswer}
   alias AshAgent.Runtime.Underway
 
@@ -43,6 +43,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `refused` - the error of the application or the store that takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
   #   * `paused?` - true if somebody has paused the turn, so that it goes no further than to its next step
+  #   * `ended?` - true if the store has been told how the turn ended
   #   * `noted?` - true if the context has the inputs of requests beside messages
   #   * `requested_at` - the time of the request to the model, in microseconds since 1970
   #   * `last` - the last message of the iteration that the run began with, or `nil`
@@ -63,7 +64,15 @@ defmodule AshAgent.Runtime.Run do
   @own ~w(model tools tools_raised offered_tools tool_context scope outermost? given? first_iteration)a ++
          ~w(deadline stream? watch view prices next_messages journal output)a
   @state ~w(refused requested_at cost finish_reason)a ++
-           [fresh?: false, noted?: false, paused?: false, earlier: %{}, call_notes: [], called: 0] ++
+           [
+             fresh?: false,
+             noted?: false,
+             paused?: false,
+             ended?: false,
+             earlier: %{},
+             call_notes: [],
+             called: 0
+           ] ++
            [asked_again: 0] ++
            [iterations: 0, usage: %{}, sub_agents: []]
   defstruct @enforce_keys ++ @options ++ @opening ++ @own ++ @state
@@ -221,6 +230,12 @@ defmodule AshAgent.Runtime.Run do
 
   def add_messages(run), do: run
 
+  @doc "Writes the end of a turn, and the reason for which the run stops, to the store."
+  def flush_end(run, reason, note \\ %{}) do
+    note = Map.merge(note, Ended.note(reason, run.finish_reason))
+    %{flush(run, :idle, note) | ended?: true}
+  end
+
   @doc "Writes the changes to the store, with a status unless that is `nil`."
   def flush(run, status, note \\ %{})
   def flush(%__MODULE__{journal: nil} = run, _status, _note), do: run
@@ -296,11 +311,14 @@ defmodule AshAgent.Runtime.Run do
 
   defp store_end(run, {:store_error, _reason}), do: run
   defp store_end(run, :parked), do: flush(run, :parked, %{parked: %{reason: :paused}})
+  defp store_end(%{ended?: true} = run, _reason), do: flush(run, :idle)
 
   # The calls of a turn that failed before somebody has decided about them still wait.
-  defp store_end(run, _reason) do
-    waits? = Context.Calls.asked_tool_calls(run.context) != []
-    flush(run, if(waits?, do: :paused, else: :idle))
+  defp store_end(run, reason) do
+    case Context.Calls.asked_tool_calls(run.context) do
+      [] -> flush_end(run, {:failed, reason})
+      _waiting -> flush(run, :paused, Ended.note({:failed, reason}, run.finish_reason))
+    end
   end
 
   defp result(run, status, output) do

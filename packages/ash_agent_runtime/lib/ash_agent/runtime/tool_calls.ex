@@ -380,7 +380,9 @@ defmodule AshAgent.Runtime.ToolCalls do
     if run.refused do
       stop_unstored(%{batch | run: run}, run.refused)
     else
-      with {:ok, batch} <- flush(%{batch | run: run}, :idle), do: {:stop, batch, {:halted, term}}
+      halted = {:halted, term}
+      batch = %{batch | run: Run.flush_end(run, halted)}
+      with {:ok, batch} <- check(batch), do: {:stop, batch, halted}
     end
   end
 

@@ -161,15 +161,15 @@ defmodule AshAgent.Session.Claim do
   Writes a context, and of calls how they ended, as the context has it: of all that were started by default. Returns `{:ok, claim}` or
   an error.
   """
-  def write(claim, context, status, calls \\ :started)
-  def write(nil, _context, _status, _calls), do: {:ok, nil}
+  def write(claim, context, status, calls \\ :started, note \\ %{})
+  def write(nil, _context, _status, _calls, _note), do: {:ok, nil}
 
-  def write(%__MODULE__{} = claim, context, status, calls) do
+  def write(%__MODULE__{} = claim, context, status, calls, note) do
     with {:ok, claim} <- refresh(claim),
          {:ok, calls} <-
            if(calls == :started, do: fetch_started(claim), else: {:ok, calls}) do
       finished = for call <- calls, do: encode_end(call, context)
-      append(claim, context, finished: finished, taken: claim.taken, status: status)
+      append(claim, context, finished: finished, taken: claim.taken, status: status, note: note)
     end
   end
 

@@ -4,7 +4,19 @@ defmodule AshAgent.Session.Run do
   # A session's run: its start, the news of its task, and its end. Functions that take a session's state return the next one.
 
   alias AshAgent.{Context, Response, Runtime}
-  alias AshAgent.Runtime.{Authority, Bounds, Error, Events, Journal, Paused, Repeat, Result}
+
+  alias AshAgent.Runtime.{
+    Authority,
+    Bounds,
+    Ended,
+    Error,
+    Events,
+    Journal,
+    Paused,
+    Repeat,
+    Result
+  }
+
   alias AshAgent.Runtime.{Sealed, Underway}
   alias AshAgent.Session.{Claim, Client, Ending, Job, Options, Parked, State}
   alias AshAgent.Trace.Caller
@@ -444,7 +456,7 @@ defmodule AshAgent.Session.Run do
 
   defp cancel_turn(%{status: :paused, claim: claim, context: context} = session) do
     context = Journal.cancel(context, Claim.fetch_unknown(claim, context))
-    {session, _written} = end_turn(session, context)
+    {session, _written} = end_turn(session, context, :cancelled)
     session = if session.status == :lost, do: session, else: %{session | status: :idle}
 
     session
@@ -564,7 +576,7 @@ defmodule AshAgent.Session.Run do
     label = if is_atom(reason), do: reason, else: elem(reason, 0)
     facts = facts(session)
     session = take_back(session, label == :cancelled and session.when_cancelled)
-    {session, written} = end_turn(session, add_response(session, label, words, opts))
+    {session, written} = end_turn(session, add_response(session, label, words, opts), reason)
 
     case {session, written} do
       {%{status: :lost}, _refused} ->
@@ -651,8 +663,8 @@ defmodule AshAgent.Session.Run do
 
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
   # Returns the session, and the result of the store.
-  defp end_turn(session, context) do
-    {session, written} = write_turn(session, context)
+  defp end_turn(session, context, reason) do
+    {session, written} = write_turn(session, context, Ended.note({:failed, reason}))
     tell_change(session, context)
     {State.put_context(session, context), written}
   end
@@ -664,8 +676,8 @@ defmodule AshAgent.Session.Run do
          do: Events.log(:error, reason, [], ":on_change")
   end
 
-  defp write_turn(session, context) do
-    case Claim.write(session.claim, context, :idle) do
+  defp write_turn(session, context, note) do
+    case Claim.write(session.claim, context, :idle, :started, note) do
       {:ok, claim} ->
         {%{session | claim: claim}, :ok}
 
