@@ -38,7 +38,7 @@ defmodule AshAgent.Web do
   @external_resource css = Path.join(__DIR__, "web/chat.css")
   @css File.read!(css)
 
-  attr(:nonce, :string, default: nil, doc: "for a content security policy")
+  attr :nonce, :string, default: nil, doc: "for a content security policy"
 
   @doc "The styles of all components, once on a page."
   @doc since: "0.1.0"
@@ -47,13 +47,12 @@ defmodule AshAgent.Web do
     ~H"<style nonce={@nonce}><%= Phoenix.HTML.raw(@css) %></style>"
   end
 
-  slot(:list, doc: "the conversations, beside the open one")
-  slot(:inner_block, required: true)
+  slot :list, doc: "the conversations, beside the open one"
+  slot :inner_block, required: true
 
-  attr(:open?, :boolean,
+  attr :open?, :boolean,
     default: true,
     doc: "whether a conversation is open: a phone shows it instead of the list"
-  )
 
   @doc "The frame of the page."
   @doc since: "0.1.0"
@@ -66,18 +65,16 @@ defmodule AshAgent.Web do
     """
   end
 
-  attr(:conversations, :list,
+  attr :conversations, :list,
     required: true,
     doc:
       "maps or records with `:id`, `:title`, `:status`, and `:total_tokens` or `:cost` if they are to be shown"
-  )
 
-  attr(:current, :any, default: nil, doc: "the id of the open one")
+  attr :current, :any, default: nil, doc: "the id of the open one"
 
-  attr(:path, :string,
+  attr :path, :string,
     required: true,
     doc: "the path of the page; that of a conversation is below it"
-  )
 
   @doc "The list of conversations, each with its status and what it cost, and a button that starts another one."
   @doc since: "0.1.0"
@@ -124,20 +121,18 @@ defmodule AshAgent.Web do
   defp tokens(count) when is_integer(count) and count > 0, do: "#{count} tokens"
   defp tokens(_none), do: nil
 
-  attr(:items, :list, required: true, doc: "what `AshAgent.Web.Transcript.items/2` returns")
-  attr(:answer, :string, default: "", doc: "what has come of the answer that is being written")
-  attr(:running?, :boolean, default: false)
-  attr(:earlier?, :boolean, default: false, doc: "whether there are older messages")
+  attr :items, :list, required: true, doc: "what `AshAgent.Web.Transcript.items/2` returns"
+  attr :answer, :string, default: "", doc: "what has come of the answer that is being written"
+  attr :running?, :boolean, default: false
+  attr :earlier?, :boolean, default: false, doc: "whether there are older messages"
 
-  attr(:questions, :list,
+  attr :questions, :list,
     default: [],
     doc: "names of tools whose calls are questions to the person"
-  )
 
-  attr(:edit?, :boolean,
+  attr :edit?, :boolean,
     default: false,
     doc: "whether the arguments of a call can be changed before it runs"
-  )
 
   @doc "What was said, with the answer that is being written. It stays at its end while that grows, unless somebody scrolls up."
   @doc since: "0.1.0"
@@ -160,9 +155,9 @@ defmodule AshAgent.Web do
     """
   end
 
-  attr(:item, :map, required: true, doc: "one of `AshAgent.Web.Transcript.items/2`")
-  attr(:questions, :list, default: [])
-  attr(:edit?, :boolean, default: false)
+  attr :item, :map, required: true, doc: "one of `AshAgent.Web.Transcript.items/2`"
+  attr :questions, :list, default: []
+  attr :edit?, :boolean, default: false
 
   @doc "A message, with its files, its calls and what they returned."
   @doc since: "0.1.0"
@@ -201,8 +196,8 @@ defmodule AshAgent.Web do
     error: "failed"
   }
 
-  attr(:call, :map, required: true, doc: "a call of `AshAgent.Web.Transcript.items/2`")
-  attr(:edit?, :boolean, default: false)
+  attr :call, :map, required: true, doc: "a call of `AshAgent.Web.Transcript.items/2`"
+  attr :edit?, :boolean, default: false
 
   @doc "A tool call that opens to show its arguments and its result; one that waits for somebody is open, with the buttons that decide."
   @doc since: "0.1.0"
@@ -219,35 +214,52 @@ defmodule AshAgent.Web do
     """
   end
 
-  attr(:call, :map, required: true)
-  attr(:edit?, :boolean, default: false)
+  attr :call, :map, required: true
+  attr :edit?, :boolean, default: false
 
   @doc "The form that decides about a call: as it was shown, not at all, or with other arguments."
   @doc since: "0.1.0"
   def approval(assigns) do
     ~H"""
-    <form id={"agent-approval-#{@call.id}"} class="agent-approval" phx-submit="decide">
-      <input type="hidden" name="call" value={@call.id} />
-      <input type="hidden" name="shown" value={@call.arguments} />
+    <section id={"agent-approval-#{@call.id}"} class="agent-approval" aria-label={"Decide about #{@call.name}"}>
       <p><strong>May the agent do this?</strong></p>
-      <div class="agent-buttons">
-        <button name="decision" value="approve" class="agent-primary">Approve</button>
-        <button name="decision" value="deny">Deny</button>
-      </div>
-      <label>Why not <input name="reason" autocomplete="off" placeholder="optional, for the agent" /></label>
+      <.decision call={@call} decision="approve">
+        <button class="agent-primary">Approve</button>
+      </.decision>
+      <.decision call={@call} decision="deny">
+        <label>Why not <input name="reason" autocomplete="off" placeholder="optional, for the agent" /></label>
+        <button>Deny</button>
+      </.decision>
       <details :if={@edit?} id={"agent-edit-#{@call.id}"}>
         <summary>Change the arguments</summary>
-        <label>Arguments, as JSON <textarea name="arguments" rows="4" spellcheck="false">{@call.arguments}</textarea></label>
-        <button name="decision" value="edit">Approve with these</button>
+        <.decision call={@call} decision="edit">
+          <label>Arguments, as JSON <textarea name="arguments" rows="4" spellcheck="false">{@call.arguments}</textarea></label>
+          <button>Approve with these</button>
+        </.decision>
       </details>
+    </section>
+    """
+  end
+
+  attr :call, :map, required: true
+  attr :decision, :string, required: true
+  slot :inner_block, required: true
+
+  # Enter in a field presses the first button of its form, so each button has a form of its own.
+  defp decision(assigns) do
+    ~H"""
+    <form id={"agent-#{@decision}-#{@call.id}"} class="agent-buttons" phx-submit="decide">
+      <input type="hidden" name="call" value={@call.id} />
+      <input type="hidden" name="shown" value={@call.arguments} />
+      <input type="hidden" name="decision" value={@decision} />
+      {render_slot(@inner_block)}
     </form>
     """
   end
 
-  attr(:call, :map,
+  attr :call, :map,
     required: true,
     doc: "a call whose arguments have a `question`, and `choices` if there are some"
-  )
 
   @doc "A question of the agent to the person."
   @doc since: "0.1.0"
@@ -260,25 +272,27 @@ defmodule AshAgent.Web do
 
     choices = for choice when is_binary(choice) <- List.wrap(arguments["choices"]), do: choice
 
-    assigns =
-      assign(assigns, question: arguments["question"] || assigns.call.arguments, choices: choices)
+    question =
+      if is_binary(arguments["question"]), do: arguments["question"], else: assigns.call.arguments
+
+    assigns = assign(assigns, question: question, choices: choices)
 
     ~H"""
-    <form id={"agent-question-#{@call.id}"} class="agent-approval" phx-submit="answer">
-      <input type="hidden" name="call" value={@call.id} />
-      <input type="hidden" name="shown" value={@call.arguments} />
+    <section id={"agent-question-#{@call.id}"} class="agent-approval" aria-label="A question of the agent">
       <p dir="auto"><strong>{@question}</strong></p>
-      <div :if={@choices != []} class="agent-buttons">
-        <button :for={choice <- @choices} name="choice" value={choice}>{choice}</button>
-      </div>
-      <label>Your answer <input name="answer" autocomplete="off" /></label>
-      <div class="agent-buttons"><button class="agent-primary">Answer</button></div>
-    </form>
+      <form :for={choice <- @choices ++ [nil]} class="agent-buttons" phx-submit="answer">
+        <input type="hidden" name="call" value={@call.id} />
+        <input type="hidden" name="shown" value={@call.arguments} />
+        <input :if={choice} type="hidden" name="answer" value={choice} />
+        <label :if={!choice}>Your answer <input name="answer" autocomplete="off" /></label>
+        <button class={!choice && "agent-primary"}>{choice || "Answer"}</button>
+      </form>
+    </section>
     """
   end
 
-  attr(:words, :string, default: nil, doc: "what happened, or `nil`")
-  attr(:retry?, :boolean, default: true, doc: "whether trying again makes sense")
+  attr :words, :string, default: nil, doc: "what happened, or `nil`"
+  attr :retry?, :boolean, default: true, doc: "whether trying again makes sense"
 
   @doc "What went wrong, with a button that tries again."
   @doc since: "0.1.0"
@@ -291,19 +305,17 @@ defmodule AshAgent.Web do
     """
   end
 
-  attr(:form, :any,
+  attr :form, :any,
     required: true,
     doc: "a form with the field `input`, such as `to_form(%{\"input\" => \"\"}, as: \"say\")`"
-  )
 
-  attr(:key, :any,
+  attr :key, :any,
     default: 0,
     doc: "another one after each message that was sent: the field is empty then"
-  )
 
-  attr(:running?, :boolean, default: false)
-  attr(:disabled?, :boolean, default: false, doc: "whether a decision has to be made first")
-  attr(:upload, :any, default: nil, doc: "an upload of `allow_upload/3`, for files")
+  attr :running?, :boolean, default: false
+  attr :disabled?, :boolean, default: false, doc: "whether a decision has to be made first"
+  attr :upload, :any, default: nil, doc: "an upload of `allow_upload/3`, for files"
 
   @doc "The field for a message. Enter sends it, Shift and Enter begin a line, and Escape stops the agent."
   @doc since: "0.1.0"
@@ -356,8 +368,8 @@ defmodule AshAgent.Web do
   defp upload_words(:not_accepted), do: "Files of this kind cannot be read."
   defp upload_words(_error), do: "This file could not be sent."
 
-  attr(:context, :any, required: true, doc: "an `AshAgent.Context`")
-  attr(:opts, :list, default: [], doc: "options of `AshAgent.Trace.to_html/2`, such as `:prices`")
+  attr :context, :any, required: true, doc: "an `AshAgent.Context`"
+  attr :opts, :list, default: [], doc: "options of `AshAgent.Trace.to_html/2`, such as `:prices`"
 
   @doc "The page of a conversation's trace, for those who may see all of it, such as developers: it has the system prompt."
   @doc since: "0.1.0"

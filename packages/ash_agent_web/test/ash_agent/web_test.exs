@@ -75,11 +75,24 @@ defmodule AshAgent.WebTest do
 
     assert page =~ "<strong>Which one?</strong>"
     assert page =~ ~s(phx-submit="answer")
-    for choice <- ~w(red blue), do: assert(page =~ ~s(name="choice" value="#{choice}"))
+    for choice <- ~w(red blue), do: assert(page =~ ~s(name="answer" value="#{choice}"))
     refute page =~ "Approve"
     # Other tools may have an argument of this name.
     assert transcript(asked("poll", %{"question" => "Which one?"}), questions: ["ask_person"]) =~
              "Approve"
+  end
+
+  # A browser presses the first button of the form, which must not approve where somebody writes why not.
+  test "Enter in a field does what the button beside it does" do
+    for {name, arguments} <- [
+          {"delete", %{}},
+          {"ask_person", %{"question" => "?", "choices" => ["a", "b"]}}
+        ] do
+      page = transcript(asked(name, arguments), edit?: true, questions: ["ask_person"])
+      forms = Regex.scan(~r/<form.*?<\/form>/s, page)
+      assert length(forms) == 3
+      for [form] <- forms, do: assert([_] = Regex.scan(~r/<button/, form))
+    end
   end
 
   test "an answer that is being written is Markdown, and busy" do
