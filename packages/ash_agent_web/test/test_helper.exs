@@ -1,3 +1,7 @@
-alias AshAgent.TestSupport.Integrations
+alias AshAgent.TestSupport.{Browser, Integrations}
 
-Integrations.start([], [])
+Integrations.put_version("Chromium", fn ->
+  String.replace(Browser.version(), "Chromium ", "")
+end)
+
+Integrations.start([], chromium: Browser.executable(), axe: Browser.axe())

@@ -108,8 +108,8 @@ defmodule AshAgent.Web.Markdown do
       found = Regex.run(~r/\A {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*\z/, line) ->
         {:code, {Enum.at(found, 1), Enum.at(found, 2)}}
 
-      found = Regex.run(~r/\A {0,3}(\#{1,6})[ \t]/, line) ->
-        {:heading, found |> Enum.at(1) |> byte_size()}
+      Regex.run(~r/\A {0,3}(\#{1,6})[ \t]/, line) ->
+        {:heading, nil}
 
       line =~ ~r/\A {0,3}([-*_])[ \t]*(\1[ \t]*){2,}\z/ ->
         {:rule, nil}
@@ -151,10 +151,10 @@ defmodule AshAgent.Web.Markdown do
     ]
   end
 
-  # Below the headings of the page.
-  defp html({:heading, level, [line]}, _depth) do
+  # No heading of the page: a model's would be out of their order.
+  defp html({:heading, _facts, [line]}, _depth) do
     line = line |> String.trim() |> String.trim_leading("#") |> String.trim()
-    element("h#{min(level + 2, 6)}", inline(line, @depth))
+    ["<p class=\"heading\" dir=\"auto\">", inline(line, @depth), "</p>"]
   end
 
   defp html({:quote, _facts, lines}, depth) do

@@ -5,11 +5,11 @@ defmodule AshAgent.Web.MarkdownTest do
 
   doctest Markdown
 
-  @tags ~w(p h3 h4 h5 h6 hr pre code blockquote ul ol li table thead tbody tr th td div strong em s a br)
+  @tags ~w(p hr pre code blockquote ul ol li table thead tbody tr th td div strong em s a br)
   @attributes [
     ~r/\Adir="auto"\z/,
     ~r/\Atabindex="0"\z/,
-    ~r/\Aclass="table"\z/,
+    ~r/\Aclass="(table|heading)"\z/,
     ~r/\Astart="\d{1,9}"\z/,
     ~r/\Adata-language="[\w+#.-]*"\z/,
     ~r/\Ahref="(https?:\/\/|mailto:)[^"<>\s]*"\z/i,
@@ -58,7 +58,7 @@ defmodule AshAgent.Web.MarkdownTest do
 
   @examples [
     {"One\ntwo\n\nthree", "<p>One\ntwo</p><p>three</p>"},
-    {"# Title\n#### Deep ##", "<h3>Title</h3><h6>Deep ##</h6>"},
+    {"# Title\n#### Deep ##", ~s(<p class="heading">Title</p><p class="heading">Deep ##</p>)},
     {"- a\n- b\n  more\n  - c", "<ul><li>a</li><li>b\nmore<ul><li>c</li></ul></li></ul>"},
     {"3. a\n4. b", ~s(<ol start="3"><li>a</li><li>b</li></ol>)},
     {"- [ ] a\n- [x] b", "<ul><li>☐ a</li><li>☑ b</li></ul>"},
