@@ -63,5 +63,12 @@ defmodule AshAgent do
   | have agents as resources | `AshAgent.Resource`, `AshAgent.Info`, `AshAgent.Sigils` |
   | give an agent Ash actions as tools | `AshAgent.Tools` |
   | have attributes that hold conversations | `AshAgent.Context.AshType`, `AshAgent.ChatContext.AshType`, `AshAgent.Context.Embedded` |
+
+  ## ash_agent_web: Phoenix LiveView
+
+  | to | use |
+  |---|---|
+  | have a chat in the browser | `AshAgent.Web`, `AshAgent.Web.Transcript` |
+  | show Markdown of a model as safe HTML | `AshAgent.Web.Markdown` |
   """
 end

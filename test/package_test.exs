@@ -22,7 +22,8 @@ defmodule AshAgent.PackageTest do
     {".", []},
     {"packages/ash_agent_runtime", ["../.."]},
     {"packages/ash_agent_resources", ["../ash_agent_runtime"]},
-    {"packages/ash_agent_test", ["../ash_agent_runtime"]}
+    {"packages/ash_agent_test", ["../ash_agent_runtime"]},
+    {"packages/ash_agent_web", ["../ash_agent_resources"]}
   ]
 
   @tag :tmp_dir

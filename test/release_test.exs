@@ -7,7 +7,8 @@ defmodule AshAgent.ReleaseTest do
     {".", "ash_agent_context", nil},
     {"packages/ash_agent_runtime", "ash_agent_runtime", "ash_agent_context"},
     {"packages/ash_agent_resources", "ash_agent_resources", "ash_agent_runtime"},
-    {"packages/ash_agent_test", "ash_agent_test", "ash_agent_runtime"}
+    {"packages/ash_agent_test", "ash_agent_test", "ash_agent_runtime"},
+    {"packages/ash_agent_web", "ash_agent_web", "ash_agent_resources"}
   ]
 
   @changelog """

@@ -70,7 +70,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       await_text(browser, "#answer", "Ticket 7 ")
       assert shown(browser) == ["user Please close ticket 7", "assistant"]
       say(browser, "")
-      await_text(browser, ".problem", "expected either input or parts")
+      await_text(browser, ".problem", "write something")
       send(model, :go)
       await(browser, fn -> List.last(shown(browser)) == "assistant Ticket 7 is closed." end)
 

@@ -227,6 +227,24 @@ defmodule AshAgent.Conversation do
   def await_turns(caller, timeout \\ 5_000) when is_pid(caller) and is_integer(timeout),
     do: AshAgent.Conversation.Runner.await_turns(caller, timeout)
 
+  @doc """
+  Subscribes the calling process to the turn of a record that runs, and returns what `AshAgent.Session.subscribe/2` returns: what has come of
+  the answer so far, and then each change. Returns `:idle` if no turn runs.
+
+  A LiveView that is opened or connects again in the middle of an answer shows it whole in this way. Pass the `:tenant`. No policy is
+  checked: read the record with the actor first.
+
+      case AshAgent.Conversation.subscribe(conversation) do
+        {:ok, ref, snapshot} -> snapshot.message
+        :idle -> nil
+      end
+  """
+  @doc since: "0.1.0"
+  @spec subscribe(Ash.Resource.record(), tenant: term()) ::
+          {:ok, reference(), AshAgent.Session.snapshot()} | {:error, :full} | :idle
+  def subscribe(%_resource{} = record, opts \\ []) when is_list(opts),
+    do: AshAgent.Conversation.Runner.subscribe(record, opts[:tenant])
+
   @doc false
   # `mix ash.codegen` calls it.
   def codegen(argv), do: AshAgent.Conversation.Codegen.run(argv)

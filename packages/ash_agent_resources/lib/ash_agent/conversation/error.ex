@@ -49,12 +49,15 @@ defmodule AshAgent.Conversation.Error do
   def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input
   def field(_error), do: :_form
+
+  @doc false
+  # A person sees these beside the text.
+  def to_form_error(%{reason: :no_message} = error), do: {field(error), "write something", []}
+  def to_form_error(error), do: {field(error), describe(error), []}
 end
 
 if Code.ensure_loaded?(AshPhoenix.FormData.Error) do
   defimpl AshPhoenix.FormData.Error, for: AshAgent.Conversation.Error do
-    alias AshAgent.Conversation.Error
-
-    def to_form_error(error), do: {Error.field(error), Error.describe(error), []}
+    defdelegate to_form_error(error), to: AshAgent.Conversation.Error
   end
 end

@@ -328,6 +328,18 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
+  @doc "Subscribes to the session of a record's turn, see `AshAgent.Conversation.subscribe/2`."
+  def subscribe(%resource{} = record, tenant) do
+    place = {resource, Ash.ToTenant.to_tenant(tenant, resource), Info.key(record)}
+
+    subscribed =
+      unless_gone(fn ->
+        with {_status, session} <- session_status(place), do: Session.subscribe(session)
+      end)
+
+    if subscribed in [nil, :gone], do: :idle, else: subscribed
+  end
+
   @doc "Changes a conversation that does not run: `:ok` or `{:error, reason}`."
   def edit(store, place, revision, opts, fun, tries \\ @tries)
   def edit(_store, _place, _revision, _opts, _fun, 0), do: {:error, :busy}
