@@ -39,4 +39,36 @@ defmodule AshAgent.GuidesTest do
 
     assert (pages -- @here) -- (@elsewhere ++ @shown) == []
   end
+
+  # Those of packages that are not here are left to these.
+  test "the functions that guides and rules for users name exist" do
+    pages =
+      for pattern <- ~w(guides/* usage-rules.md packages/*/guides/* packages/*/usage-rules.md),
+          page <- Path.wildcard("../../" <> pattern),
+          do: page
+
+    named =
+      for page <- pages,
+          [_all, module, name, arity] <-
+            Regex.scan(~r/\b(AshAgent(?:\.[A-Z]\w*)+)\.(\w+[?!]?)\/(\d)/, File.read!(page)),
+          Code.ensure_loaded?(Module.concat([module])),
+          do: {page, module, name, String.to_integer(arity)}
+
+    assert length(named) > 100
+
+    for {page, module, name, arity} <- named do
+      exports = Module.concat([module]).__info__(:functions)
+      callbacks = for {callback, _types} <- callbacks(module), do: callback
+
+      assert Enum.any?(exports ++ callbacks, &(&1 == {String.to_atom(name), arity})),
+             "#{page} names #{module}.#{name}/#{arity}"
+    end
+  end
+
+  defp callbacks(module) do
+    case Code.Typespec.fetch_callbacks(Module.concat([module])) do
+      {:ok, callbacks} -> callbacks
+      :error -> []
+    end
+  end
 end
