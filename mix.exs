@@ -445,7 +445,7 @@ defmodule AshAgentContext.MixProject do
       licenses: ["Apache-2.0"],
       links: links(),
       files:
-        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE guides/*.{md,livemd,cheatmd} assets) ++
+        ~w(lib mix.exs .formatter.exs README.md ARCHITECTURE.md CHANGELOG.md SECURITY.md LICENSE NOTICE usage-rules.md guides/*.{md,livemd,cheatmd} assets) ++
           ~w(Cargo.toml Cargo.lock checksum-*.exs native/precompiled.exs native/ash_agent_context_*/{src,benches,build.rs,Cargo.toml,askama.toml})
     ]
   end
@@ -477,13 +477,12 @@ defmodule AshAgentContext.MixProject do
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       assets: %{"assets" => "assets"},
       source_ref: "v#{@version}",
-      # The guides are a path: in the order in which they are read.
       extras:
-        ~w(README.md guides/getting-started.md guides/requests.md guides/responses.md guides/budgets.md guides/branches.md) ++
-          ~w(guides/storage.md guides/history.md guides/looking.livemd guides/libraries.md guides/upgrading.md guides/cheatsheet.cheatmd guides/benchmarks.md) ++
+        ["README.md" | guides()] ++
           ~w(ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE NOTICE bench/RESULTS.md),
       groups_for_extras: [
-        Start: ~r"guides/(getting-started|cheatsheet)",
+        Start: ~r"guides/(getting-started|tasks|cheatsheet)",
+        Reference: ~r"guides/(snapshot-format|snapshot-values|rent|benchmarks)",
         Guides: ~r"guides/",
         "The project": ~r"(ARCHITECTURE|CONTRIBUTING|CHANGELOG|SECURITY|LICENSE|NOTICE|RESULTS)"
       ],
@@ -503,5 +502,15 @@ defmodule AshAgentContext.MixProject do
         Looking: ~r"^AshAgent\.(Trace|Prices)"
       ]
     ]
+  end
+
+  # A path: in the order in which they are read.
+  @path ~w(getting-started.md tasks.md cheatsheet.cheatmd requests.md request-changes.md thinking.md calls.md responses.md answer-ends.md) ++
+          ~w(budgets.md recall.md costs.md cache.md tokens.md masks.md branches.md storage.md untrusted.md history.md looking.livemd) ++
+          ~w(libraries.md upgrading.md snapshot-format.md snapshot-values.md rent.md benchmarks.md)
+
+  defp guides do
+    path = for name <- @path, do: "guides/#{name}"
+    path ++ (Path.wildcard("guides/*") -- path)
   end
 end

@@ -38,6 +38,42 @@ defmodule ReadmeTest do
     end
   end
 
+  # As many as somebody reads to find an answer. The tutorial is followed, not searched.
+  @most_words_of_a_guide 1_500
+
+  test "each guide is a page that somebody reads to its end" do
+    for page <- guides() -- ["packages/ash_agent_resources/guides/ash_tutorial.md"] do
+      text = File.read!(page)
+      words = text |> String.split() |> length()
+
+      assert words <= @most_words_of_a_guide,
+             "#{page} has #{words} words: give a task a page of its own"
+
+      assert text =~ ~r/\A# \S/, "#{page} does not begin with its task"
+    end
+  end
+
+  test "the page of tasks has each guide" do
+    tasks = File.read!("guides/tasks.md")
+
+    linked =
+      for [link] <- Regex.scan(~r/\]\(([^)#]+)/, tasks, capture: :all_but_first),
+          do: Path.expand(link, "guides")
+
+    for page <- guides() -- ["guides/tasks.md"],
+        do: assert(Path.expand(page) in linked, "guides/tasks.md does not name #{page}")
+  end
+
+  test "each package has rules for those who write code with it" do
+    for mix <- ["mix.exs" | Path.wildcard("packages/*/mix.exs")] do
+      rules = mix |> Path.dirname() |> Path.join("usage-rules.md")
+      assert File.read!(rules) =~ ~r/\A# Rules for \w+\n\n- /
+
+      assert File.read!(mix) =~ ~r/\bLICENSE (NOTICE )?usage-rules.md\b/,
+             "#{mix} leaves its rules out of the package"
+    end
+  end
+
   test "every link of the pages leads to a file, and to a heading of it" do
     for pattern <- ~w(*.md guides/* packages/*/*.md packages/*/guides/*),
         page <- Path.wildcard(pattern),
@@ -47,6 +83,8 @@ defmodule ReadmeTest do
       for name <- anchor, do: assert(name in anchors(file), "#{page} links to #{link}##{name}")
     end
   end
+
+  defp guides, do: Enum.flat_map(~w(guides/* packages/*/guides/*), &Path.wildcard/1)
 
   # As GitHub and ExDoc name headings.
   defp anchors(file) do

@@ -119,7 +119,7 @@ defmodule AshAgent.Context do
 
   A call that is not a function call has a `:kind`: `:custom` (its arguments are text), `:shell`, `:local_shell`,
   `:apply_patch`, `:computer`, `:mcp_approval` or `:tool_search`. All but `:custom` and `:mcp_approval` have a single tool, so their
-  name may be left out. The guide on requests describes how to answer each kind.
+  name may be left out. [Answer a shell, computer or custom call](calls.html) describes how to answer each kind.
   """
   @type tool_call :: %{required(:name) => atom() | binary(), optional(atom()) => term()}
 
@@ -1196,7 +1196,7 @@ defmodule AshAgent.Context do
   Returns the conversation as a map with string keys that contains only JSON data, to be stored.
 
   `load/1` makes an equal context from it, also after the map went through JSON text or JSONB. The format is versioned and
-  described in the guide [Storage](storage.html). Costs O(n).
+  described in [What is in a stored conversation](snapshot-format.html). Costs O(n).
 
   ## Options
 

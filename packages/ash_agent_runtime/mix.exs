@@ -112,7 +112,7 @@ defmodule AshAgentRuntime.MixProject do
       licenses: ["Apache-2.0"],
       links: links(),
       files:
-        ~w(lib mix.exs checksum-*.exs .formatter.exs README.md CHANGELOG.md LICENSE guides/*.md) ++
+        ~w(lib mix.exs checksum-*.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md guides/*.md) ++
           ~w(native/ash_agent_sqlite/{src,Cargo.toml,Cargo.lock})
     ]
   end
@@ -144,7 +144,11 @@ defmodule AshAgentRuntime.MixProject do
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras: ["README.md" | guides()] ++ ~w(CHANGELOG.md LICENSE),
-      groups_for_extras: [Guides: ~r"guides/", "The project": ~r"(CHANGELOG|LICENSE)"],
+      groups_for_extras: [
+        Reference: ~r"guides/(limits|tables)",
+        Guides: ~r"guides/",
+        "The project": ~r"(CHANGELOG|LICENSE)"
+      ],
       groups_for_modules: [
         "Agent loop": ~r"^AshAgent\.(Runtime|Sessions?|Toolbox|MCP)",
         "Typed answers": ~r"^AshAgent\.Output",
@@ -157,7 +161,8 @@ defmodule AshAgentRuntime.MixProject do
   end
 
   # A path: in the order in which they are read.
-  @path ~w(runtime answers clients mcp stores sessions production)
+  @path ~w(runtime approval sub-agents answers partial-answers clients mcp sessions stores after-a-crash effects) ++
+          ~w(production nodes deploy watching erase backups limits tables)
 
   defp guides do
     path = for name <- @path, do: "guides/#{name}.md"

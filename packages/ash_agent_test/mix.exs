@@ -85,7 +85,7 @@ defmodule AshAgentTest.MixProject do
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
-      extras: ~w(README.md guides/testing.md CHANGELOG.md LICENSE),
+      extras: ~w(README.md guides/testing.md guides/evaluations.md CHANGELOG.md LICENSE),
       groups_for_extras: [Guides: ~r"guides/", "The project": ~r"(CHANGELOG|LICENSE)"]
     ] ++ source_beam(Mix.env())
   end

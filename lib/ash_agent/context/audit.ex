@@ -141,7 +141,7 @@ defmodule AshAgent.Context.Audit do
     * `breaks` - why not all that the last request left in the cache is read: the cause, the first iteration that it changes (`nil` before all
       of them), and the tokens that it costs
     * `dropped_thinking` - the tokens of thinking that the last request or its answer had, and that this one has to leave out, since the
-      model takes its thinking only behind what that was made on, see [Thinking that is checked](requests.html#thinking-that-is-checked)
+      model takes its thinking only behind what that was made on, see [Thinking that is checked](thinking.html#thinking-that-is-checked)
     * `cost` - what the request costs without its answer, in 10^-12 US dollars; `nil` without a price
     * `most_cost` - what it costs with the longest answer, if `put_request/4` noted a limit on that, such as `max_tokens`; missing otherwise
   """

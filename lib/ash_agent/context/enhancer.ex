@@ -15,7 +15,7 @@ defmodule AshAgent.Context.Enhancer do
 
   Three come with the package `ash_agent_runtime`: `AshAgent.Context.Enhancer.Budget` keeps the view within a number of tokens,
   `AshAgent.Context.Enhancer.Memory` puts what the application remembers into the system prompt, and
-  `AshAgent.Context.Enhancer.Redact` masks patterns. The guide [Budgets and views](budgets.html) shows all three.
+  `AshAgent.Context.Enhancer.Redact` masks patterns. The guide [Keep secrets from the model](masks.html#enhancers) shows all three.
 
   Order matters. Put `Redact` first, so that no loader and no summariser sees masked text, and `Budget` last, so that it
   counts the text that the others add.

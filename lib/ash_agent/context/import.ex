@@ -98,7 +98,7 @@ defmodule AshAgent.Context.Import do
   Messages are in OpenAI's chat format or in the form of `AshAgent.Context.to_messages/1`, in any mixture, with string or atom keys. Keys
   that neither format has are ignored. Repairs, errors and options are those of `from_request/3`. Messages that look like another
   provider's or program's are an error that names the form and what reads it, see the guide
-  [Bringing your history](history.md).
+  [Bring my history](history.html).
 
   ## Examples
 

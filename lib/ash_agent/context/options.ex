@@ -35,7 +35,7 @@ defmodule AshAgent.Context.Options do
     {:max_result_bytes, result_bytes(),
      "limits the text of each tool result, see `AshAgent.Context.View.put_max_result_bytes/3`. Defaults to the view's own limit."},
     {:dialect, {:in, [:openai, :deepseek, :openrouter, :vllm, nil]},
-     "for OpenAI chat: how the server writes reasoning; the guide on requests lists which host uses which. By default " <>
+     "for OpenAI chat: how the server writes reasoning; the guide on thinking lists which host uses which. By default " <>
        "imported reasoning goes back as it came, and no other reasoning is sent. For Anthropic: `:deepseek` is a server that " <>
        "wants thinking back although it did not sign it."},
     {:previous_response_id, kept_id(),

@@ -32,7 +32,7 @@ defmodule AshAgent.Context.Rent do
   than 5, and (1 + x) * g times as much in the second. That is about the costs that depend on clearing; tokens that are sent either
   way cost the same.
 
-  The guide [Budgets](budgets.html) has the proof, and what recorded runs cost.
+  The guide [How far from the best can clearing be?](rent.html) has the proof, and [My bill doubled](costs.html) what recorded runs cost.
 
   Compared with sending everything, the first clearing costs at most the rent that was paid before it, which sending everything pays as well.
   So a run that ends right after a clearing costs more than one that never clears. `bench/policies.exs` measures both on recorded

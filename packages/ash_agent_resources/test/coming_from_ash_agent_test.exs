@@ -75,10 +75,11 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
             keep_last_iterations remove_old_iterations get_iteration_range count_iterations mark_as_summarized is_summarized? get_summary
             update_iteration_metadata exceeds_token_budget? tokens_remaining budget_utilization estimate_token_count)
 
-    defp guide, do: File.read!("guides/coming-from-ash-agent.md")
+    defp guide(page), do: File.read!("guides/#{page}.md")
 
     test "has every function of the old context, and names functions that exist" do
-      [_, section] = String.split(guide(), "## `AshAgent.Context`")
+      [_, section] = String.split(guide("coming-from-ash-agent-context"), "## `AshAgent.Context`")
+
       [section | _] = String.split(section, "\n## ")
 
       rows =
@@ -107,7 +108,19 @@ defmodule AshAgent.Integration.ComingFromAshAgentTest do
     @tag :ash
     @tag integrations: ["Ash"]
     test "runs, and its examples give what it says" do
-      assert Guide.run(guide()) == 7
+      for page <- ~w(coming-from-ash-agent coming-from-ash-agent-context coming-from-ash-ai) do
+        # Those with ash_ai are not run without it.
+        guide =
+          Regex.replace(
+            ~r/```elixir\ndefmodule [^`]*extensions: \[AshAi\].*?^```\n/ms,
+            guide(page),
+            ""
+          )
+
+        results = length(Regex.scan(~r/^#=> /m, guide))
+        assert results > 0
+        assert Guide.run(guide) == results, page
+      end
     end
   end
 end

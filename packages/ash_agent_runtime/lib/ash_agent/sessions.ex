@@ -34,7 +34,7 @@ defmodule AshAgent.Sessions do
 
   `drain/2` prepares a node for its stop: `ready?/1` is false from then on, idle sessions stop, runs stop once their current step
   has been stored, and all claims are released, so that other nodes can continue. When a supervisor stops `AshAgent.Sessions`, it
-  drains first. See [Production](production.html#several-nodes) for Kubernetes.
+  drains first. See [Deploy without losing a turn](deploy.html) for Kubernetes.
   """
 
   use AshAgent.Arguments, sessions: :server

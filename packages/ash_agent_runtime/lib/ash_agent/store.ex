@@ -9,7 +9,7 @@ defmodule AshAgent.Store do
       {:ok, kept} = AshAgent.Store.fetch(store, "c1")
 
   There are two stores: `AshAgent.Store.SQLite`, embedded, for one machine, and `AshAgent.Store.Postgres`, for several.
-  Both use the same tables, described in the guide [Stores](stores.html). To test your own store, use
+  Both use the same tables, described in the guide [What the store writes](tables.html). To test your own store, use
   `AshAgent.Store.Conformance`, which both pass.
 
   ## One writer
@@ -54,7 +54,7 @@ defmodule AshAgent.Store do
   ## Trust
 
   Stores trust their contents, since the application wrote them: approvals and structs are loaded as they were, see
-  [Storage](https://hexdocs.pm/ash_agent_context/storage.html#documents-from-elsewhere).
+  [Storage](https://hexdocs.pm/ash_agent_context/untrusted.html).
   """
 
   use AshAgent.Arguments

@@ -33,7 +33,7 @@ defmodule AshAgent.LLM.Anthropic do
             provider: :anthropic
           )
 
-  # By reports of clients that were refused there; the guide on requests names them.
+  # By reports of clients that were refused there; the guide on thinking names them.
   @dialects Map.new(
               ~w(api.deepseek.com api.moonshot.ai api.moonshot.cn api.kimi.com),
               &{&1, :deepseek}

@@ -29,7 +29,7 @@ defmodule AshAgent.LLM.OpenAICompatible do
             provider: :openai_chat
           )
 
-  # The dialects of known hosts; the guide on requests has the sources.
+  # The dialects of known hosts; the guide on thinking has the sources.
   @dialects %{
     "api.openai.com" => :openai,
     "api.groq.com" => :openai,

@@ -10,7 +10,7 @@ defmodule AshAgent.Session.GuideTest do
   @live "MyAppWeb.AssistantLive"
 
   test "the guide does what it says" do
-    assert @guide |> String.replace(~r/```elixir\ndefmodule .*?```\n/s, "") |> Guide.run() == 13
+    assert @guide |> String.replace(~r/```elixir\ndefmodule .*?```\n/s, "") |> Guide.run() == 12
   end
 
   setup_all do: %{live: Live.compile(@guide, @live)}

@@ -114,7 +114,7 @@ defmodule AshAgent.Store.PartitionsTest do
     [older, newer] =
       for %{prefix: prefix} <- [store, parted], do: String.trim_trailing(prefix, ".")
 
-    guide = File.read!("guides/stores.md")
+    guide = File.read!("guides/tables.md")
 
     [_, statement, tables] =
       Regex.run(~r/```sql\n(INSERT INTO agents\.[^`]*)```\s+and then ((?:`\w+`[, and]*)+)/, guide)

@@ -3,8 +3,10 @@ defmodule AshAgent.Test.GuideTest do
 
   alias AshAgent.TestSupport.Guide
 
-  test "the examples of the guide on testing give what it says" do
-    guide = File.read!("guides/testing.md")
-    assert Guide.run(guide) == length(Regex.scan(~r/^#=> /m, guide))
+  for page <- ~w(testing evaluations) do
+    test "the examples of the guide on #{page} give what it says" do
+      guide = File.read!("guides/#{unquote(page)}.md")
+      assert Guide.run(guide) == length(Regex.scan(~r/^#=> /m, guide))
+    end
   end
 end

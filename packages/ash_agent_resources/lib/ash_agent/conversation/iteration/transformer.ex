@@ -117,7 +117,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
     filter
   end
 
-  # The documents' form is described in the guide "Storage".
+  # The documents' form is described in guides/snapshot-format.md of ash_agent_context.
   defp calculations(state) do
     state
     |> calculation(:status, :atom, expr(if(is_nil(completed_at), do: :open, else: :completed)))
