@@ -538,12 +538,16 @@ defmodule AshAgent.TestSupport.ContextGenerators do
 
   defp base64, do: base64(between(1, 60))
 
-  # Bytes are not masked, so the word must not stand in them by chance: one run in ten would meet it. Nor may they begin as an
-  # audio file does, with twelve set bits.
+  # Bytes are not masked, so the word must not stand in them by chance: one run in ten would meet it. Nor may they be an audio
+  # file's, with twelve set bits, or a text's: they would rightly go as what they are.
   defp base64(size) do
-    data = Base.encode64(:rand.bytes(size))
-    is_unfit = String.contains?(data, masked_word()) or String.starts_with?(data, "//")
-    if is_unfit, do: base64(size), else: data
+    bytes = :rand.bytes(size)
+    data = Base.encode64(bytes)
+    is_text = size > 8 and String.valid?(binary_part(bytes, 0, size - 4))
+
+    if is_text or String.starts_with?(data, "//") or String.contains?(data, masked_word()),
+      do: base64(size),
+      else: data
   end
 
   ## What providers want to see again

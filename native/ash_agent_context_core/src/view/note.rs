@@ -29,7 +29,7 @@ pub(super) fn of_cleared(
         // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take
         // up to three tokens, it sees one.
         let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
-        let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64;
+        let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64 + more_abbreviations(what);
         Method::Estimate.text(note(what).as_bytes()) + off <= room
     };
     let name = one_line(call.name.as_str());
@@ -50,13 +50,23 @@ fn is_random(text: &str) -> bool {
             || one.is_ascii_digit() && next.is_ascii_alphabetic()
             || one.is_ascii_alphabetic() && next.is_ascii_digit()
     });
-    let is_vowel = |letter: u8| b"aeiouyAEIOUY".contains(&letter);
     let alike = |one: u8, next: u8| {
         one.is_ascii_alphabetic() && next.is_ascii_alphabetic() && is_vowel(one) == is_vowel(next)
     };
     let mut runs = text.as_bytes().chunk_by(|one, next| alike(*one, *next));
     changes.count() > 1
         || runs.any(|run| run.len() > 4 || run.len() > 3 && run.iter().copied().all(is_vowel))
+}
+
+/// Returns how many words without a vowel a text has after the first, such as `npm`: each may be a token more.
+fn more_abbreviations(text: &str) -> u64 {
+    let words = text.split(|letter: char| !letter.is_ascii_alphabetic());
+    let short = words.filter(|word| word.len() > 2 && !word.bytes().any(is_vowel));
+    (short.count() as u64).saturating_sub(1)
+}
+
+fn is_vowel(letter: u8) -> bool {
+    b"aeiouyAEIOUY".contains(&letter)
 }
 
 fn size(bytes: usize) -> String {
