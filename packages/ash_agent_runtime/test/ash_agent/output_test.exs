@@ -20,6 +20,72 @@ defmodule AshAgent.OutputTest do
     value
   end
 
+  # What is inside another type keeps its meaning. Each schema takes the first value and refuses the second.
+  @referring [
+    {%{
+       "type" => "object",
+       "properties" => %{"a" => %{"$ref" => "#/$defs/x"}},
+       "required" => ["a"],
+       "$defs" => %{"x" => %{"type" => "integer"}}
+     }, %{"a" => 1}, %{"a" => "b"}},
+    {%{
+       type: "object",
+       properties: %{a: %{"$ref": "#/definitions/x"}, x: %{"$ref": "#/properties/a"}},
+       required: ["a"],
+       definitions: %{x: %{type: "integer"}}
+     }, %{"a" => 1, "x" => 2}, %{"a" => 1, "x" => "b"}},
+    {%{
+       "type" => "object",
+       "properties" => %{"children" => %{"type" => "array", "items" => %{"$ref" => "#"}}},
+       "required" => ["children"],
+       "additionalProperties" => false
+     }, %{"children" => [%{"children" => []}]}, %{"children" => [%{"child" => []}]}},
+    {%{"$ref" => "#/$defs/x", "$defs" => %{"x" => %{"type" => "integer"}}}, 1, "b"},
+    {%{"properties" => %{"a" => %{"type" => "integer"}}, "required" => ["a"]}, %{"a" => 1},
+     %{"a" => "b"}},
+    # Data, not references.
+    {%{"enum" => [%{"$ref" => "#"}]}, %{"$ref" => "#"}, %{"$ref" => "#/$defs/x"}}
+  ]
+
+  defp references(%{"$ref" => reference}) when is_binary(reference), do: [reference]
+  defp references(%{} = schema), do: schema |> Map.delete("enum") |> Map.values() |> references()
+  defp references(list) when is_list(list), do: Enum.flat_map(list, &references/1)
+  defp references(_value), do: []
+
+  test "references of a JSON Schema keep their meaning inside each type" do
+    for {schema, right, wrong} <- @referring do
+      own = Output.new(schema)
+
+      placements = [
+        {schema, & &1},
+        {{:list, schema}, &[&1]},
+        {{:list, {:list, schema}}, &[[&1]]},
+        {[f: schema], &%{"f" => &1}},
+        {[f: [type: schema, doc: "d"], g: {:list, schema}], &%{"f" => &1, "g" => [&1]}},
+        {{:nullable, schema}, & &1},
+        {[f: {:nullable, {:list, schema}}], &%{"f" => [&1]}},
+        {{:one_of, [a: schema, b: :string]}, &%{"type" => "a", "value" => &1}},
+        {[f: own], &%{"f" => if(own.wrapped?, do: %{"value" => &1}, else: &1)}},
+        {{:list, Output.new({:list, schema})}, &[%{"value" => [&1]}]},
+        {{schema, cast: &{:ok, &1}}, & &1},
+        {[f: {schema, cast: &{:ok, &1}}], &%{"f" => &1}}
+      ]
+
+      for {type, data} <- placements, output = Output.new(type), value <- [right, wrong] do
+        json = data.(value)
+        json = if output.wrapped?, do: %{"value" => json}, else: json
+        read = Output.read(output, JSON.encode(json))
+        assert {elem(read, 0), type} == {if(value == right, do: :ok, else: :error), type}
+
+        # A provider knows no place of definitions but the root's.
+        for reference <- references(output.schema), json != value do
+          assert [name] = Regex.run(~r"\A#/\$defs/(\w+)", reference, capture: :all_but_first)
+          assert is_map_key(output.schema["$defs"], name)
+        end
+      end
+    end
+  end
+
   test "each type casts its values" do
     table = [
       {:string, "a", "a"},

@@ -4,6 +4,7 @@ defmodule AshAgent.Output.Type do
   # Types as applications write them, turned into a JSON Schema and the term that `AshAgent.Output.Cast` casts by.
 
   alias AshAgent.Output.Ecto, as: EctoTypes
+  alias AshAgent.Output.Refs
 
   @plain %{
     string: {%{"type" => "string"}, :json},
@@ -33,14 +34,22 @@ defmodule AshAgent.Output.Type do
   @options [:type, :doc, :required, :default] ++ Keyword.keys(@bounds)
 
   @doc "Returns the schema of a type, and how its values are cast. Raises `ArgumentError`."
-  # An `AshAgent.Output`, which is above this module.
-  def read!(%{ref: ref, schema: schema, type: type, wrapped?: wrapped?}) when is_reference(ref),
-    do: {schema, if(wrapped?, do: {:wrapped, type}, else: type)}
+  def read!(type) do
+    {schema, cast} = type!(type, & &1)
+    {Refs.lift(schema), cast}
+  end
 
-  def read!(plain) when is_map_key(@plain, plain), do: Map.fetch!(@plain, plain)
-  def read!([{_name, _type} | _] = fields), do: object!(fields, nil)
+  defp inside!(type), do: type!(type, &Refs.embed/1)
 
-  def read!({[_ | _] = fields, [into: module]}) when is_atom(module) do
+  # The function places a schema of JSON Schema that the application wrote. The first is an `AshAgent.Output`, which is above this module.
+  defp type!(%{ref: ref, schema: schema, type: type, wrapped?: wrapped?}, place)
+       when is_reference(ref),
+       do: {place.(schema), if(wrapped?, do: {:wrapped, type}, else: type)}
+
+  defp type!(plain, _place) when is_map_key(@plain, plain), do: Map.fetch!(@plain, plain)
+  defp type!([{_name, _type} | _] = fields, _place), do: object!(fields, nil)
+
+  defp type!({[_ | _] = fields, [into: module]}, _place) when is_atom(module) do
     unless Code.ensure_loaded?(module) and function_exported?(module, :__struct__, 0),
       do: raise(ArgumentError, "the output's :into has to be a struct, got: #{inspect(module)}")
 
@@ -53,24 +62,25 @@ defmodule AshAgent.Output.Type do
     object!(fields, module)
   end
 
-  def read!({%{} = schema, [cast: fun]}) when is_function(fun, 1) and not is_struct(schema),
-    do: {schema, {:function, fun, :json}}
+  defp type!({%{} = schema, [cast: fun]}, place)
+       when is_function(fun, 1) and not is_struct(schema),
+       do: {place.(schema), {:function, fun, :json}}
 
-  def read!({%{} = schema, [cast: fun, partial: partial]})
-      when is_function(fun, 1) and is_function(partial, 1) and not is_struct(schema),
-      do: {schema, {:function, fun, {:function, partial}}}
+  defp type!({%{} = schema, [cast: fun, partial: partial]}, place)
+       when is_function(fun, 1) and is_function(partial, 1) and not is_struct(schema),
+       do: {place.(schema), {:function, fun, {:function, partial}}}
 
-  def read!({:list, type}) do
-    {schema, cast} = read!(type)
+  defp type!({:list, type}, _place) do
+    {schema, cast} = inside!(type)
     {%{"type" => "array", "items" => schema}, {:list, cast}}
   end
 
-  def read!({:nullable, type}) do
-    {schema, cast} = read!(type)
+  defp type!({:nullable, type}, _place) do
+    {schema, cast} = inside!(type)
     {%{"anyOf" => [schema, %{"type" => "null"}]}, {:nullable, cast}}
   end
 
-  def read!({:in, [_ | _] = choices}) do
+  defp type!({:in, [_ | _] = choices}, _place) do
     values =
       for choice <- choices do
         cond do
@@ -83,11 +93,11 @@ defmodule AshAgent.Output.Type do
     {%{"enum" => Enum.map(values, &elem(&1, 0))}, {:choice, Map.new(values)}}
   end
 
-  def read!({:one_of, [_ | _] = types}) do
+  defp type!({:one_of, [_ | _] = types}, _place) do
     branches =
       for {type, index} <- Enum.with_index(types) do
         {name, tag, type} = branch!(type, index)
-        {schema, cast} = read!(type)
+        {schema, cast} = inside!(type)
 
         properties = %{"type" => %{"const" => name}, "value" => schema}
         {name, tag, object(properties, ["type", "value"]), cast}
@@ -100,20 +110,22 @@ defmodule AshAgent.Output.Type do
      {:one_of, Map.new(branches, fn {name, tag, _schema, cast} -> {name, {tag, cast}} end)}}
   end
 
-  def read!({%{} = data, %{} = types}), do: data |> EctoTypes.schemaless(types) |> fields()
-  def read!(%{} = schema) when not is_struct(schema), do: {schema, :json}
+  defp type!({%{} = data, %{} = types}, _place),
+    do: data |> EctoTypes.schemaless(types) |> fields()
 
-  def read!(module) when is_atom(module) and module not in [nil, true, false] do
+  defp type!(%{} = schema, place) when not is_struct(schema), do: {place.(schema), :json}
+
+  defp type!(module, place) when is_atom(module) and module not in [nil, true, false] do
     cond do
       not Code.ensure_loaded?(module) -> refuse!(module)
-      function_exported?(module, :output, 0) -> read!(module.output())
+      function_exported?(module, :output, 0) -> type!(module.output(), place)
       function_exported?(module, :ash_type?, 0) -> refuse_ash_type!(module)
       function_exported?(module, :__schema__, 1) -> module |> EctoTypes.schema() |> fields()
       true -> refuse!(module)
     end
   end
 
-  def read!(other), do: refuse!(other)
+  defp type!(other, _place), do: refuse!(other)
 
   defp refuse_ash_type!(module) do
     raise ArgumentError,
@@ -127,12 +139,7 @@ defmodule AshAgent.Output.Type do
   end
 
   @doc "The schema of an object that has a value as its one field."
-  def wrap(schema) do
-    # References are from the root of a schema.
-    {shared, schema} = Map.split(schema, ["$defs", "definitions", :"$defs", :definitions])
-
-    Map.merge(shared, object(%{"value" => schema}, ["value"]))
-  end
+  def wrap(schema), do: Refs.lift(object(%{"value" => Refs.embed(schema)}, ["value"]))
 
   defp object(properties, required) do
     fields = %{"properties" => properties, "required" => required}
@@ -154,7 +161,7 @@ defmodule AshAgent.Output.Type do
 
   defp field!(name, options) do
     options = if described?(options), do: options, else: [type: options]
-    {schema, cast} = read!(options[:type])
+    {schema, cast} = inside!(options[:type])
 
     words =
       for {key, keyword} <- @bounds, Keyword.has_key?(options, key), do: {keyword, options[key]}
