@@ -7,6 +7,8 @@ defmodule AshAgent.ToolDefinition do
   alias AshAgent.Caller
 
   @default_parameters %{"type" => "object"}
+  @keywords ~w(type properties required additionalProperties anyOf oneOf allOf not if enum const title description default) ++
+              ~w(definitions patternProperties propertyNames minProperties maxProperties unevaluatedProperties examples)
   @keys [:name, :function, :description, :parameters, :returns, :repeat, :timeout]
 
   # What other libraries call these keys.
@@ -80,7 +82,23 @@ defmodule AshAgent.ToolDefinition do
       Caller.refuse!("expected #{words}")
     end
 
+    check_keywords(name, parameters)
     {%{name: name, description: description, parameters: parameters}, definition}
+  end
+
+  # Who writes the parameters themselves, `%{city: :string}`, means their schema. A keyword that we do not know is another thing.
+  defp check_keywords(name, parameters) do
+    keys = for key <- Map.keys(parameters), is_atom(key) or is_binary(key), do: to_string(key)
+    known? = &(&1 in @keywords or String.starts_with?(&1, ["$", "x-"]))
+
+    unless keys == [] or Enum.any?(keys, known?) do
+      key = hd(keys)
+
+      Caller.refuse!(
+        "expected the parameters of the tool #{inspect(name)} to be a JSON schema, such as " <>
+          ~s|%{type: :object, properties: %{"#{key}" => %{type: :string}}}, got a map with the key #{inspect(key)}|
+      )
+    end
   end
 
   # A struct may have fields of its own.

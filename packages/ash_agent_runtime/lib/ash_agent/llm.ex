@@ -98,6 +98,12 @@ defmodule AshAgent.LLM do
 
   @optional_callbacks prepare: 1, stream: 3
 
+  # Names, so that none of them is needed to compile this module.
+  @models Enum.map(
+            ~w(Anthropic Bedrock Gemini Mistral Ollama OpenAICompatible OpenAIResponses ReqLLM),
+            &Module.concat(__MODULE__, &1)
+          )
+
   @doc """
   Checks a model and returns it ready for `chat/3`.
 
@@ -106,8 +112,8 @@ defmodule AshAgent.LLM do
 
   ## Examples
 
-      iex> AshAgent.LLM.new(AshAgent.LLM.Nothing)
-      ** (ArgumentError) expected a model: a function of arity 1 or 2, or a module with chat/2, alone or with its options, got: AshAgent.LLM.Nothing, which has no chat/2
+      iex> AshAgent.LLM.new(String)
+      ** (ArgumentError) expected a model: a function of arity 1 or 2, or a module with chat/2, alone or with its options, got: String, which has no chat/2
   """
   @doc since: "0.1.0"
   @spec new(t()) :: t()
@@ -118,7 +124,11 @@ defmodule AshAgent.LLM do
 
   def new({module, opts}) when is_atom(module) and is_list(opts) do
     cond do
-      not (Code.ensure_loaded?(module) and function_exported?(module, :chat, 2)) ->
+      not Code.ensure_loaded?(module) ->
+        models = Enum.map_join(@models, ", ", &inspect/1)
+        refuse("#{inspect(module)}, which is no module; the models are #{models}")
+
+      not function_exported?(module, :chat, 2) ->
         refuse("#{inspect(module)}, which has no chat/2")
 
       not Keyword.keyword?(opts) ->

@@ -139,7 +139,11 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec start_link(keyword()) :: GenServer.on_start()
-  def start_link(opts) when is_list(opts), do: start_server(opts, [])
+  def start_link(opts) when is_list(opts) do
+    # The caller is told, and is not linked to a session that cannot begin.
+    if store = opts[:store], do: AshAgent.Store.Named.check!(store)
+    start_server(opts, [])
+  end
 
   @doc false
   def start_sealed(opts) when is_function(opts, 0), do: start_link(opts.())

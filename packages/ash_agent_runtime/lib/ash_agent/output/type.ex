@@ -160,6 +160,7 @@ defmodule AshAgent.Output.Type do
   end
 
   defp field!(name, options) do
+    check_options!(name, options)
     options = if described?(options), do: options, else: [type: options]
     {schema, cast} = inside!(options[:type])
 
@@ -177,6 +178,20 @@ defmodule AshAgent.Output.Type do
       default: Keyword.fetch(options, :default)
     }
   end
+
+  # What is no type cannot be a field's.
+  defp check_options!(name, [{_key, _value} | _] = options) do
+    no_type? = fn {_key, value} -> is_number(value) or is_binary(value) or is_boolean(value) end
+    wrong = Keyword.keyword?(options) and Enum.find(Keyword.drop(options, @options), no_type?)
+
+    if wrong && Keyword.has_key?(options, :type) do
+      raise ArgumentError,
+            "the field #{inspect(name)} has no option #{inspect(elem(wrong, 0))}; its options are " <>
+              Enum.map_join(@options, ", ", &inspect/1)
+    end
+  end
+
+  defp check_options!(_name, _type), do: :ok
 
   # A keyword list has an object's fields, or the options of one field.
   defp described?([{:type, _type} | _] = options),

@@ -201,6 +201,11 @@ defmodule AshAgent.Runtime.Events do
   def log_raised({kind, reason, stacktrace}, name),
     do: log_with(describe_failed(name, kind, reason), " " <> find_place(stacktrace))
 
+  defp describe_failed("the tool" <> _name = name, :error, %FunctionClauseError{} = reason) do
+    "#{name} failed (error, #{inspect(reason.__struct__)}): no clause takes what it was given. The keys of its arguments are " <>
+      ~s(texts, as in fn %{"city" => city} -> ..., not atoms)
+  end
+
   defp describe_failed(name, kind, reason),
     do: "#{name} failed (#{kind}, #{inspect(label(kind, reason))})"
 

@@ -10,19 +10,25 @@ defmodule AshAgent.Store.Named do
   def find(name) when is_atom(name), do: :persistent_term.get({__MODULE__, name}, nil)
   def find(store) when is_struct(store), do: store
 
+  @doc "Raises `ArgumentError` for what is no store, and for a name that no store has."
+  def check!(name) when is_atom(name), do: find(name) || refuse!(name)
+  def check!(%module{} = store) when is_atom(module), do: store
+
+  def check!(other) do
+    AshAgent.Caller.refuse!(
+      "expected :store to be a store or its name, got: #{AshAgent.Options.kind(other)}"
+    )
+  end
+
   @doc "Asks a store, or the one of a name. Raises `ArgumentError` without one."
   def call(%module{} = store, function, args), do: apply(module, function, [store | args])
 
-  def call(name, function, args) when is_atom(name) do
-    case find(name) do
-      nil ->
-        AshAgent.Caller.refuse!(
-          "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
-        )
+  def call(name, function, args) when is_atom(name), do: name |> check!() |> call(function, args)
 
-      store ->
-        call(store, function, args)
-    end
+  defp refuse!(name) do
+    AshAgent.Caller.refuse!(
+      "no store has the name #{inspect(name)}; start one under a supervisor, see AshAgent.Store.SQLite"
+    )
   end
 
   @doc "Returns true if the leases of a store are by the clock of this machine, as those of a file are."
