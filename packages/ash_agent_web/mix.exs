@@ -62,7 +62,7 @@ defmodule AshAgentWeb.MixProject do
     [
       licenses: ["Apache-2.0"],
       links: links(),
-      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md)
     ]
   end
 
