@@ -15,8 +15,8 @@ defmodule AshAgent.Web do
   | event | parameters | when |
   |---|---|---|
   | `"new"` | | somebody starts a conversation |
-  | `"say"` | `"say"` with the `"input"` | somebody sends a message, also while the agent works |
-  | `"validate"` | `"say"` | the message changes; only with `upload` |
+  | `"say"` | `"say"` with the `"input"` and the `"key"` | somebody sends a message, also while the agent works |
+  | `"validate"` | `"say"` | somebody has changed the message or its files, or is connected again |
   | `"stop"` | | somebody stops the turn, with the button or Escape |
   | `"decide"` | `"call"`, `"decision"`, `"shown"`, `"arguments"`, `"reason"` | somebody decides about a call |
   | `"answer"` | `"call"`, `"shown"`, `"answer"` | somebody answers a question |
@@ -230,7 +230,7 @@ defmodule AshAgent.Web do
         <label>Why not <input name="reason" autocomplete="off" placeholder="optional, for the agent" /></label>
         <button>Deny</button>
       </.decision>
-      <details :if={@edit?} id={"agent-edit-#{@call.id}"}>
+      <details :if={@edit?} id={"agent-change-#{@call.id}"}>
         <summary>Change the arguments</summary>
         <.decision call={@call} decision="edit">
           <label>Arguments, as JSON <textarea name="arguments" rows="4" spellcheck="false">{@call.arguments}</textarea></label>
@@ -311,9 +311,15 @@ defmodule AshAgent.Web do
 
   attr :key, :any,
     default: 0,
-    doc: "another one after each message that was sent: the field is empty then"
+    doc:
+      "another one after each message that was sent: the field is empty then, and the same message sent twice has the same key"
 
   attr :running?, :boolean, default: false
+
+  attr :steer?, :boolean,
+    default: true,
+    doc: "whether a message that is sent while the agent works goes into its turn"
+
   attr :disabled?, :boolean, default: false, doc: "whether a decision has to be made first"
   attr :upload, :any, default: nil, doc: "an upload of `allow_upload/3`, for files"
 
@@ -321,7 +327,8 @@ defmodule AshAgent.Web do
   @doc since: "0.1.0"
   def composer(assigns) do
     ~H"""
-    <form id="agent-composer" class="agent-composer" phx-submit="say" phx-change={@upload && "validate"} phx-drop-target={@upload && @upload.ref}>
+    <form id="agent-composer" class="agent-composer" phx-submit="say" phx-change="validate" phx-drop-target={@upload && @upload.ref}>
+      <input type="hidden" name={@form[:key].name} value={@key} />
       <div :for={entry <- (@upload && @upload.entries) || []} class="agent-upload">
         <span>📎 {entry.client_name}</span>
         <progress value={entry.progress} max="100" aria-label={"Upload of #{entry.client_name}"}>{entry.progress}%</progress>
@@ -336,6 +343,7 @@ defmodule AshAgent.Web do
         aria-describedby={@form.errors != [] && "agent-problem"}
         placeholder={placeholder(assigns)}
         disabled={@disabled?}
+        phx-debounce="blur"
         phx-mounted={Phoenix.LiveView.JS.focus()}
         onkeydown="if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); this.form.requestSubmit(); }"
       >{@form[:input].value}</textarea>
@@ -343,7 +351,7 @@ defmodule AshAgent.Web do
       <div class="agent-buttons">
         <label :if={@upload} class="agent-attach">📎 <span>Attach</span> <.live_file_input upload={@upload} /></label>
         <button :if={@running?} type="button" id="agent-stop" phx-click="stop" phx-window-keydown="stop" phx-key="Escape">Stop</button>
-        <button class="agent-primary" disabled={@disabled?}>{if @running?, do: "Steer", else: "Send"}</button>
+        <button class="agent-primary" disabled={@disabled?}>{if @running? and @steer?, do: "Steer", else: "Send"}</button>
       </div>
     </form>
     """
