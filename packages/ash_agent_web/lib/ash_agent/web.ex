@@ -58,10 +58,13 @@ defmodule AshAgent.Web do
   @doc since: "0.1.0"
   def chat(assigns) do
     ~H"""
-    <div class="agent-chat" data-open={to_string(@open?)}>
-      <nav :if={@list != []} class="agent-list" aria-label="Conversations">{render_slot(@list)}</nav>
-      <main class="agent-main">{render_slot(@inner_block)}</main>
-    </div>
+    <main class="agent-chat" data-open={to_string(@open?)}>
+      <nav :if={@list != []} class="agent-list" aria-label="Conversations">
+        <h1>Conversations</h1>
+        {render_slot(@list)}
+      </nav>
+      <div class="agent-main">{render_slot(@inner_block)}</div>
+    </main>
     """
   end
 
@@ -164,10 +167,10 @@ defmodule AshAgent.Web do
   def message(assigns) do
     ~H"""
     <article id={"agent-message-#{@item.id}"} class="agent-message" data-role={@item.role} aria-label={if @item.role == :user, do: "You", else: "Agent"}>
-      <details :if={@item.thinking != ""} class="agent-thinking">
-        <summary>Thoughts</summary>
+      <.fold :if={@item.thinking != ""} id={"agent-thinking-#{@item.id}"} class="agent-thinking">
+        <:label>Thoughts</:label>
         <p dir="auto">{@item.thinking}</p>
-      </details>
+      </.fold>
       <%= if @item.role == :user do %>
         <p :if={@item.text != ""} class="agent-said" dir="auto">{@item.text}</p>
       <% else %>
@@ -205,12 +208,35 @@ defmodule AshAgent.Web do
     assigns = assign(assigns, :words, @words[assigns.call.status])
 
     ~H"""
-    <details id={"agent-call-#{@call.id}"} class="agent-call" data-status={@call.status} open={@call.asked?}>
-      <summary><code>{@call.name}</code> <span class="agent-soft">{@words}{@call.by && " by #{@call.by}"}</span></summary>
+    <.fold id={"agent-call-#{@call.id}"} class="agent-call" data-status={@call.status} open?={@call.asked?}>
+      <:label><code>{@call.name}</code> <span class="agent-soft">{@words}{@call.by && " by #{@call.by}"}</span></:label>
       <pre class="agent-arguments" tabindex="0" aria-label="Arguments">{@call.arguments}</pre>
       <pre :if={@call.result} class="agent-result" tabindex="0" aria-label="Result" dir="auto">{@call.result}</pre>
       <.approval :if={@call.asked?} call={@call} edit?={@edit?} />
-    </details>
+    </.fold>
+    """
+  end
+
+  attr :id, :string, required: true
+  attr :class, :string, default: nil
+  attr :open?, :boolean, default: false
+  attr :rest, :global
+  slot :label, required: true
+  slot :inner_block, required: true
+
+  # Not `details`: what somebody has opened stays open while an answer comes, since LiveView keeps what `Phoenix.LiveView.JS` has set.
+  defp fold(assigns) do
+    ~H"""
+    <div id={@id} class={@class} {@rest}>
+      <button
+        type="button"
+        id={"#{@id}-fold"}
+        class="agent-fold"
+        aria-expanded={to_string(@open?)}
+        phx-click={Phoenix.LiveView.JS.toggle_attribute({"aria-expanded", "true", "false"})}
+      >{render_slot(@label)}</button>
+      <div>{render_slot(@inner_block)}</div>
+    </div>
     """
   end
 
@@ -230,13 +256,13 @@ defmodule AshAgent.Web do
         <label>Why not <input name="reason" autocomplete="off" placeholder="optional, for the agent" /></label>
         <button>Deny</button>
       </.decision>
-      <details :if={@edit?} id={"agent-change-#{@call.id}"}>
-        <summary>Change the arguments</summary>
+      <.fold :if={@edit?} id={"agent-change-#{@call.id}"}>
+        <:label>Change the arguments</:label>
         <.decision call={@call} decision="edit">
           <label>Arguments, as JSON <textarea name="arguments" rows="4" spellcheck="false">{@call.arguments}</textarea></label>
           <button>Approve with these</button>
         </.decision>
-      </details>
+      </.fold>
     </section>
     """
   end

@@ -52,6 +52,8 @@ defmodule AshAgent.Web.Page do
 
   @doc "Starts what the pages need, below the test's supervisor."
   def children(server) do
+    if server, do: {:ok, _started} = Application.ensure_all_started(:bandit)
+
     Application.put_env(@app, __MODULE__.Endpoint,
       adapter: if(Code.ensure_loaded?(Bandit), do: Bandit.PhoenixAdapter),
       http: [ip: {127, 0, 0, 1}, port: 0],
@@ -227,8 +229,10 @@ defmodule AshAgent.Web.Page.Router do
 
   pipeline :browser do
     plug(:accepts, ["html"])
+    plug(:fetch_query_params)
     plug(:fetch_session)
     plug(:log_in)
+    plug(:protect_from_forgery)
     plug(:put_root_layout, html: {AshAgent.Web.Page.Layout, :root})
   end
 
@@ -258,6 +262,7 @@ defmodule AshAgent.Web.Page.Layout do
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width" />
+        <link rel="icon" href="data:," />
         <meta name="csrf-token" content={Plug.CSRFProtection.get_csrf_token()} />
         <.live_title>{assigns[:page_title] || "Chat"}</.live_title>
         <script src="/assets/phoenix.min.js"></script>
