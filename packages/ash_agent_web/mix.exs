@@ -61,7 +61,7 @@ defmodule AshAgentWeb.MixProject do
   end
 
   defp description do
-    "Function components of Phoenix LiveView for conversations with an agent: transcript, approvals, questions, files and traces."
+    "A page of Phoenix LiveView and its components for conversations with an agent: transcript, approvals, questions, files and traces."
   end
 
   defp package do
