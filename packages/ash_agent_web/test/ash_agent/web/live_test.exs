@@ -14,7 +14,7 @@ defmodule AshAgent.Web.LiveTest do
     do: @moduletag(skip: "tests of a LiveView need Floki or LazyHTML")
 
   @endpoint Page.Endpoint
-  @wait 10_000
+  @wait 20_000
 
   setup_all do
     level = Logger.level()
