@@ -15,6 +15,7 @@ defmodule AshAgentWeb.MixProject do
       build_path: "../../_build",
       deps_path: "../../deps",
       lockfile: "../../mix.lock",
+      elixirc_paths: elixirc_paths(Mix.env()),
       start_permanent: Mix.env() == :prod,
       prune_code_paths: Mix.env() != :integration,
       deps: deps(),
@@ -26,6 +27,9 @@ defmodule AshAgentWeb.MixProject do
   end
 
   def application, do: [extra_applications: [:logger] ++ libraries()]
+
+  defp elixirc_paths(env) when env in [:test, :integration], do: ["lib", "test/support"]
+  defp elixirc_paths(_env), do: ["lib"]
 
   # Where Hex is missing, Phoenix comes from the application that bin/integration is given.
   @libraries [:phoenix, :phoenix_html, :phoenix_live_view]
@@ -40,6 +44,8 @@ defmodule AshAgentWeb.MixProject do
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
           {:phoenix_live_view, "~> 1.0"},
+          {:bandit, "~> 1.0", only: :test},
+          {:floki, "~> 0.36", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
         ]
       else
@@ -55,14 +61,14 @@ defmodule AshAgentWeb.MixProject do
   end
 
   defp description do
-    "Function components of Phoenix LiveView for conversations with an agent: transcript, approvals, questions, files and traces."
+    "A page of Phoenix LiveView and its components for conversations with an agent: transcript, approvals, questions, files and traces."
   end
 
   defp package do
     [
       licenses: ["Apache-2.0"],
       links: links(),
-      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md)
     ]
   end
 

@@ -15,8 +15,8 @@ defmodule AshAgent.Web do
   | event | parameters | when |
   |---|---|---|
   | `"new"` | | somebody starts a conversation |
-  | `"say"` | `"say"` with the `"input"` | somebody sends a message, also while the agent works |
-  | `"validate"` | `"say"` | the message changes; only with `upload` |
+  | `"say"` | `"say"` with the `"input"` and the `"key"` | somebody sends a message, also while the agent works |
+  | `"validate"` | `"say"` | somebody has changed the message or its files, or is connected again |
   | `"stop"` | | somebody stops the turn, with the button or Escape |
   | `"decide"` | `"call"`, `"decision"`, `"shown"`, `"arguments"`, `"reason"` | somebody decides about a call |
   | `"answer"` | `"call"`, `"shown"`, `"answer"` | somebody answers a question |
@@ -58,10 +58,13 @@ defmodule AshAgent.Web do
   @doc since: "0.1.0"
   def chat(assigns) do
     ~H"""
-    <div class="agent-chat" data-open={to_string(@open?)}>
-      <nav :if={@list != []} class="agent-list" aria-label="Conversations">{render_slot(@list)}</nav>
-      <main class="agent-main">{render_slot(@inner_block)}</main>
-    </div>
+    <main class="agent-chat" data-open={to_string(@open?)}>
+      <nav :if={@list != []} class="agent-list" aria-label="Conversations">
+        <h1>Conversations</h1>
+        {render_slot(@list)}
+      </nav>
+      <div class="agent-main">{render_slot(@inner_block)}</div>
+    </main>
     """
   end
 
@@ -164,10 +167,10 @@ defmodule AshAgent.Web do
   def message(assigns) do
     ~H"""
     <article id={"agent-message-#{@item.id}"} class="agent-message" data-role={@item.role} aria-label={if @item.role == :user, do: "You", else: "Agent"}>
-      <details :if={@item.thinking != ""} class="agent-thinking">
-        <summary>Thoughts</summary>
+      <.fold :if={@item.thinking != ""} id={"agent-thinking-#{@item.id}"} class="agent-thinking">
+        <:label>Thoughts</:label>
         <p dir="auto">{@item.thinking}</p>
-      </details>
+      </.fold>
       <%= if @item.role == :user do %>
         <p :if={@item.text != ""} class="agent-said" dir="auto">{@item.text}</p>
       <% else %>
@@ -205,12 +208,35 @@ defmodule AshAgent.Web do
     assigns = assign(assigns, :words, @words[assigns.call.status])
 
     ~H"""
-    <details id={"agent-call-#{@call.id}"} class="agent-call" data-status={@call.status} open={@call.asked?}>
-      <summary><code>{@call.name}</code> <span class="agent-soft">{@words}{@call.by && " by #{@call.by}"}</span></summary>
+    <.fold id={"agent-call-#{@call.id}"} class="agent-call" data-status={@call.status} open?={@call.asked?}>
+      <:label><code>{@call.name}</code> <span class="agent-soft">{@words}{@call.by && " by #{@call.by}"}</span></:label>
       <pre class="agent-arguments" tabindex="0" aria-label="Arguments">{@call.arguments}</pre>
       <pre :if={@call.result} class="agent-result" tabindex="0" aria-label="Result" dir="auto">{@call.result}</pre>
       <.approval :if={@call.asked?} call={@call} edit?={@edit?} />
-    </details>
+    </.fold>
+    """
+  end
+
+  attr :id, :string, required: true
+  attr :class, :string, default: nil
+  attr :open?, :boolean, default: false
+  attr :rest, :global
+  slot :label, required: true
+  slot :inner_block, required: true
+
+  # Not `details`: what somebody has opened stays open while an answer comes, since LiveView keeps what `Phoenix.LiveView.JS` has set.
+  defp fold(assigns) do
+    ~H"""
+    <div id={@id} class={@class} {@rest}>
+      <button
+        type="button"
+        id={"#{@id}-fold"}
+        class="agent-fold"
+        aria-expanded={to_string(@open?)}
+        phx-click={Phoenix.LiveView.JS.toggle_attribute({"aria-expanded", "true", "false"})}
+      >{render_slot(@label)}</button>
+      <div>{render_slot(@inner_block)}</div>
+    </div>
     """
   end
 
@@ -230,13 +256,13 @@ defmodule AshAgent.Web do
         <label>Why not <input name="reason" autocomplete="off" placeholder="optional, for the agent" /></label>
         <button>Deny</button>
       </.decision>
-      <details :if={@edit?} id={"agent-edit-#{@call.id}"}>
-        <summary>Change the arguments</summary>
+      <.fold :if={@edit?} id={"agent-change-#{@call.id}"}>
+        <:label>Change the arguments</:label>
         <.decision call={@call} decision="edit">
           <label>Arguments, as JSON <textarea name="arguments" rows="4" spellcheck="false">{@call.arguments}</textarea></label>
           <button>Approve with these</button>
         </.decision>
-      </details>
+      </.fold>
     </section>
     """
   end
@@ -311,9 +337,15 @@ defmodule AshAgent.Web do
 
   attr :key, :any,
     default: 0,
-    doc: "another one after each message that was sent: the field is empty then"
+    doc:
+      "another one after each message that was sent: the field is empty then, and the same message sent twice has the same key"
 
   attr :running?, :boolean, default: false
+
+  attr :steer?, :boolean,
+    default: true,
+    doc: "whether a message that is sent while the agent works goes into its turn"
+
   attr :disabled?, :boolean, default: false, doc: "whether a decision has to be made first"
   attr :upload, :any, default: nil, doc: "an upload of `allow_upload/3`, for files"
 
@@ -321,7 +353,8 @@ defmodule AshAgent.Web do
   @doc since: "0.1.0"
   def composer(assigns) do
     ~H"""
-    <form id="agent-composer" class="agent-composer" phx-submit="say" phx-change={@upload && "validate"} phx-drop-target={@upload && @upload.ref}>
+    <form id="agent-composer" class="agent-composer" phx-submit="say" phx-change="validate" phx-drop-target={@upload && @upload.ref}>
+      <input type="hidden" name={@form[:key].name} value={@key} />
       <div :for={entry <- (@upload && @upload.entries) || []} class="agent-upload">
         <span>📎 {entry.client_name}</span>
         <progress value={entry.progress} max="100" aria-label={"Upload of #{entry.client_name}"}>{entry.progress}%</progress>
@@ -336,6 +369,7 @@ defmodule AshAgent.Web do
         aria-describedby={@form.errors != [] && "agent-problem"}
         placeholder={placeholder(assigns)}
         disabled={@disabled?}
+        phx-debounce="blur"
         phx-mounted={Phoenix.LiveView.JS.focus()}
         onkeydown="if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) { event.preventDefault(); this.form.requestSubmit(); }"
       >{@form[:input].value}</textarea>
@@ -343,7 +377,7 @@ defmodule AshAgent.Web do
       <div class="agent-buttons">
         <label :if={@upload} class="agent-attach">📎 <span>Attach</span> <.live_file_input upload={@upload} /></label>
         <button :if={@running?} type="button" id="agent-stop" phx-click="stop" phx-window-keydown="stop" phx-key="Escape">Stop</button>
-        <button class="agent-primary" disabled={@disabled?}>{if @running?, do: "Steer", else: "Send"}</button>
+        <button class="agent-primary" disabled={@disabled?}>{if @running? and @steer?, do: "Steer", else: "Send"}</button>
       </div>
     </form>
     """

@@ -50,7 +50,7 @@ defmodule AshAgent.WebTest do
 
   test "a call that waits is open, shows its arguments and has the buttons" do
     page = transcript(asked("delete", %{"path" => "/srv"}))
-    assert page =~ ~r/<details id="agent-call-a"[^>]* open/
+    assert page =~ ~r/id="agent-call-a-fold"[^>]* aria-expanded="true"/
     for value <- ~w(approve deny), do: assert(page =~ ~s(value="#{value}"))
     refute page =~ ~s(value="edit")
     assert transcript(asked("delete", %{}), edit?: true) =~ ~s(value="edit")
@@ -61,7 +61,7 @@ defmodule AshAgent.WebTest do
     assert page =~ ~s(phx-submit="decide")
 
     page = asked("delete", %{}) |> Calls.deny_tool_call("a", "no", by: "ann") |> transcript()
-    refute page =~ ~r/<details id="agent-call-a"[^>]* open/
+    assert page =~ ~r/id="agent-call-a-fold"[^>]* aria-expanded="false"/
     refute page =~ "phx-submit"
     assert page =~ "denied by ann"
   end
