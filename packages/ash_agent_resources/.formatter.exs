@@ -34,6 +34,8 @@ options = [
   :store,
   :system_prompt,
   :timeout,
+  :title,
+  :title_llm,
   :token_budget,
   :tools,
   :without_conversation

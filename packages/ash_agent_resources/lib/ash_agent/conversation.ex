@@ -49,7 +49,11 @@ defmodule AshAgent.Conversation do
         {:without_conversation, {:list, :atom}, [default: []],
          "Create actions that make records without a conversation on purpose, as an import may. Others are a warning of the compiler."},
         {:deltas, :boolean, [default: true],
-         "Whether the resource's notifiers get the pieces of an answer while it comes."}
+         "Whether the resource's notifiers get the pieces of an answer while it comes."},
+        {:title, :atom,
+         "The attribute in which the model writes a title after the first answer, unless it has a value."},
+        {:title_llm, {:or, [{:fun, 0}, {:fun, 1}, {:fun, 2}, :any]},
+         "The model that writes the title, such as a cheaper one. Defaults to `llm`."}
       ])
   }
 
@@ -185,7 +189,8 @@ defmodule AshAgent.Conversation do
 
   The resource's notifiers, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams, notifications of the
   action `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. They get one with `metadata.said` when
-  a message of `:say` is stored, and one with `metadata.ended` at the end of a turn: `:answered`, `:paused` or `:failed`.
+  a message of `:say` is stored, one with `metadata.ended` at the end of a turn: `:answered`, `:paused` or `:failed`, and one with
+  `metadata.titled` when a title is written.
 
       pub_sub do
         module MyAppWeb.Endpoint
@@ -195,6 +200,13 @@ defmodule AshAgent.Conversation do
       end
 
   Policies do not check notifications: anyone who can read a topic can read the answer.
+
+  ## Titles
+
+  With `title :title`, the model is asked once, after the first answer of a conversation without a title, for one of a few words. The request has the
+  beginning of the question and of the answer, at most 1,000 characters of each, and no tools; its cost is not part of the turn's. The action
+  `:put_title` writes the title as whoever asked, without their policies. A title that somebody writes in the meantime stays. If the model fails, the
+  conversation has no title, and nothing else is wrong. An action that brings its own `llm`, as below, leads to no title.
 
   ## Options of a single call
 

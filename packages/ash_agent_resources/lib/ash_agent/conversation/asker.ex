@@ -46,10 +46,11 @@ defmodule AshAgent.Conversation.Asker do
     of_metadata(said[:metadata] || %{})
   end
 
-  defp said?(%{role: :user, content: [%{type: :tool_result} | _]}), do: false
+  @doc "Returns whether a message is one of a person."
+  def said?(%{role: :user, content: [%{type: :tool_result} | _]}), do: false
   # A run marks its own request for another answer so.
-  defp said?(%{role: :user, metadata: %{output_retry: _number}}), do: false
-  defp said?(%{role: role}), do: role == :user
+  def said?(%{role: :user, metadata: %{output_retry: _number}}), do: false
+  def said?(%{role: role}), do: role == :user
 
   @doc "Returns the messages of users in the turn."
   def messages(conversation) do

@@ -171,6 +171,10 @@ defmodule AshAgent.Conversation.Info do
   @doc false
   def system_prompt(resource, record), do: make(option(resource, :system_prompt), record)
 
+  @doc false
+  # The model that writes titles.
+  def title_llm(resource), do: make(option(resource, :title_llm) || option(resource, :llm))
+
   # Functions of arity 1 and 2 are models.
   defp make(llm), do: if(is_function(llm, 0), do: llm.(), else: llm)
 

@@ -26,6 +26,9 @@ defmodule AshAgent.Conversation.Notices do
   @doc "Says that a turn is over: `:answered`, `:paused` or `:failed`."
   def notify_ended(turn, how), do: if(heard?(turn), do: notify(turn, %{ended: how}))
 
+  @doc "Says that the model has written a title."
+  def notify_titled(turn, title), do: if(heard?(turn), do: notify(turn, %{titled: title}))
+
   defp heard?(%{resource: resource}),
     do: Info.option(resource, :deltas) and Ash.Resource.Info.notifiers(resource) != []
 

@@ -4,7 +4,7 @@ defmodule AshAgent.Conversation.Runner do
   # Turns of a conversation, in the one session that it has in the cluster, and changes while it has none.
 
   alias AshAgent.{Context, Conversation, Session, Store}
-  alias AshAgent.Conversation.{Asker, Info, Notices}
+  alias AshAgent.Conversation.{Asker, Info, Notices, Title}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.Owner
 
@@ -73,16 +73,26 @@ defmodule AshAgent.Conversation.Runner do
     # The metadata are those of an earlier action.
     turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
     with {:prompt, id} <- job, do: Notices.notify_said(turn, id)
-    if wait?, do: run(turn, job), else: run_later(turn, job)
+
+    if wait? do
+      returned = run(turn, job)
+      if Title.wanted?(turn, returned), do: later(fn -> Title.write(turn, returned) end)
+      returned
+    else
+      later(fn ->
+        returned = run(turn, job)
+        if Title.wanted?(turn, returned), do: Title.write(turn, returned)
+      end)
+
+      {:ok, turn.record}
+    end
   end
 
   # A process of its own waits, and gets the session's messages.
-  defp run_later(turn, job) do
-    args = [fn -> run(turn, job) end, callers()]
-    start = {:proc_lib, :start_link, [__MODULE__, :wait, args]}
+  defp later(fun) do
+    start = {:proc_lib, :start_link, [__MODULE__, :wait, [fun, callers()]]}
     child = %{id: __MODULE__, start: start, restart: :temporary}
     {:ok, _pid} = DynamicSupervisor.start_child(@waiting, child)
-    {:ok, turn.record}
   end
 
   @doc false

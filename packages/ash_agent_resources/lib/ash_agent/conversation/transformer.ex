@@ -95,7 +95,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> Builder.add_new_update_timestamp(:updated_at)
   end
 
-  defp actions(state, own) do
+  defp actions({:ok, dsl} = state, own) do
     state
     |> add(:read, :read, primary?: true, pagination: pagination())
     |> add(:destroy, :destroy, primary?: true)
@@ -112,6 +112,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
     |> update(:delta, [], description: @delta)
+    |> title(Info.option(dsl, :title))
     |> add(:action, :erase,
       returns: :map,
       transaction?: true,
@@ -119,6 +120,11 @@ defmodule AshAgent.Conversation.Transformer do
       run: {Erase, []}
     )
   end
+
+  defp title(state, nil), do: state
+
+  defp title(state, name),
+    do: add(state, :update, :put_title, accept: [name], require_atomic?: false)
 
   # Ash makes the actions of `defaults` after this.
   defp add({:ok, dsl} = state, type, name, opts) do

@@ -17,6 +17,8 @@ defmodule AshAgent.Conversation.Verifier do
       {[:conversation, :store], &store/1},
       {[:conversation, :iterations], &iterations/1},
       {[:conversation, :llm], &llm/1},
+      {[:conversation, :title_llm], &title_llm/1},
+      {[:conversation, :title], &title/1},
       {[:conversation, :tools], &tools/1},
       {[:conversation, :options], &options/1},
       {[:actions], &changes/1},
@@ -117,6 +119,19 @@ defmodule AshAgent.Conversation.Verifier do
 
   defp llm(dsl) do
     if not Section.model?(Info.option(dsl, :llm)), do: "expected a model, see AshAgent.LLM.t()"
+  end
+
+  defp title_llm(dsl) do
+    llm = Info.option(dsl, :title_llm)
+    if llm != nil and not Section.model?(llm), do: "expected a model, see AshAgent.LLM.t()"
+  end
+
+  defp title(dsl) do
+    name = Info.option(dsl, :title)
+
+    if name != nil and
+         not match?(%{type: Ash.Type.String}, Ash.Resource.Info.attribute(dsl, name)),
+       do: "expected the name of an attribute of the type :string, got: #{inspect(name)}"
   end
 
   # The tools that a function returns are looked at when it is called.

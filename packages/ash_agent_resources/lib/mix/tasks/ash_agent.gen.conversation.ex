@@ -26,7 +26,8 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
   @options for name <- ~w(domain repo iterations table tenant)a, do: {name, :string}
   # Written without parentheses, as in applications, which have Ash in their `.formatter.exs`.
   @words for name <-
-               ~w(attribute conversation forbid_if iterations llm policy repo strategy system_prompt table uuid_primary_key)a,
+               ~w(actor_persister attribute authorize_if belongs_to change conversation forbid_if forbid_unless iterations llm module policy prefix
+                publish repo strategy system_prompt table title uuid_primary_key)a,
              do: {name, :*}
   @usage "usage: mix ash_agent.gen.conversation MODULE --domain MODULE --repo MODULE [--iterations MODULE] [--table NAME] [--tenant NAME]"
 
@@ -58,14 +59,24 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       domain: module!(opts[:domain] || Mix.raise("--domain is missing; #{@usage}")),
       repo: module!(opts[:repo] || Mix.raise("--repo is missing; #{@usage}")),
       table: table,
-      tenant: opts[:tenant]
+      tenant: opts[:tenant],
+      # What `mix ash_agent.gen.chat` knows.
+      llm: llm(),
+      owner: nil,
+      endpoint: nil,
+      title?: false,
+      functions: ""
     }
   end
+
+  @doc false
+  def llm, do: ~s({AshAgent.LLM.Ollama, model: "llama3.2"})
 
   defp beside(module),
     do: module |> String.split(".") |> List.replace_at(-1, "Iteration") |> Enum.join(".")
 
-  defp module!(name) do
+  @doc false
+  def module!(name) do
     if name =~ ~r/\A[A-Z]\w*(\.[A-Z]\w*)*\z/,
       do: name,
       else: Mix.raise("expected the name of a module, such as MyApp.Chat, got: #{name}")
@@ -97,7 +108,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
 
   defp resource(facts) do
     """
-    #{head(facts.module, facts, "AshAgent.Conversation")}
+    #{head(facts.module, facts, "AshAgent.Conversation", facts.endpoint && "notifiers: [Ash.Notifier.PubSub],")}
       postgres do
         table "#{facts.table}"
         repo #{facts.repo}
@@ -106,23 +117,86 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
       attributes do
         uuid_primary_key :id
         attribute :title, :string, public?: true
+        #{owner(facts.owner, :attribute)}
         #{if facts.tenant, do: "attribute :#{facts.tenant}, :string, allow_nil?: false"}
       end
 
       #{if facts.tenant, do: "multitenancy do\nstrategy :attribute\nattribute :#{facts.tenant}\nend"}
 
+      #{owner(facts.owner, :owned)}
+
       conversation do
         iterations #{facts.iterations}
-        llm {AshAgent.LLM.Ollama, model: "llama3.2"}
+        llm #{facts.llm}
         system_prompt "You are a helpful assistant."
+        #{if facts.title?, do: "title :title"}
+        #{if facts.owner[:persister], do: "actor_persister #{facts.owner.persister}"}
       end
 
       policies do
-        # Until it says who may do what, nobody may do anything.
-        policy always() do
-          forbid_if always()
-        end
+        #{policies(facts.owner)}
       end
+
+      #{if facts.endpoint, do: pub_sub(facts.endpoint)}
+      #{facts.functions}
+    end
+    """
+  end
+
+  defp owner(nil, _part), do: ""
+  defp owner(%{resource?: true}, :attribute), do: ""
+
+  defp owner(%{type: type}, :attribute), do: "attribute :user_id, :#{type}, allow_nil?: false"
+
+  defp owner(%{resource?: true} = owner, :owned) do
+    """
+    relationships do
+      belongs_to :user, #{owner.module}, allow_nil?: false, attribute_type: :#{owner.type}
+    end
+
+    changes do
+      change relate_actor(:user), on: [:create]
+    end
+    """
+  end
+
+  defp owner(_owner, :owned) do
+    """
+    changes do
+      change set_attribute(:user_id, actor(:id)), on: [:create]
+    end
+    """
+  end
+
+  defp policies(nil) do
+    """
+    # Until it says who may do what, nobody may do anything.
+    policy always() do
+      forbid_if always()
+    end
+    """
+  end
+
+  defp policies(owner) do
+    """
+    # A conversation is its owner's. What no policy names, such as `:erase`, is forbidden.
+    policy action_type(:create) do
+      authorize_if actor_attribute_equals(:__struct__, #{owner.module})
+    end
+
+    policy action_type([:read, :update, :destroy]) do
+      forbid_unless actor_attribute_equals(:__struct__, #{owner.module})
+      authorize_if expr(user_id == ^actor(:id))
+    end
+    """
+  end
+
+  defp pub_sub(endpoint) do
+    """
+    pub_sub do
+      module #{endpoint}
+      prefix "conversation"
+      publish :delta, [:id], event: "delta", transform: & &1.metadata
     end
     """
   end
@@ -137,13 +211,13 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
     """
   end
 
-  defp head(module, facts, extension) do
+  defp head(module, facts, extension, notifiers \\ nil) do
     """
     defmodule #{module} do
       use Ash.Resource,
         domain: #{facts.domain},
         data_layer: AshPostgres.DataLayer,
-        authorizers: [Ash.Policy.Authorizer],
+        authorizers: [Ash.Policy.Authorizer],#{notifiers}
         extensions: [#{extension}]
     """
   end

@@ -14,6 +14,7 @@ if Code.ensure_loaded?(Igniter) do
       * `config/config.exs`: the application has the domain
       * `config/test.exs`: Ash works in the processes of a test, and no sweeper starts
       * the repository: `ash-functions` are installed
+      * `mix.exs`: `simple_sat`, unless there is a SAT solver, which policies need
       * the supervision tree: an `AshAgent.Conversation.Sweeper` goes on with turns that a deploy cut short
 
     Files and settings that are there already stay as they are. Afterwards, choose the model, the tools and the policies, which forbid everything, and run
@@ -45,11 +46,22 @@ if Code.ensure_loaded?(Igniter) do
     def igniter(igniter) do
       facts = facts(igniter, Map.new(igniter.args.options))
 
+      igniter
+      |> install(facts)
+      |> Igniter.add_notice(
+        "Choose the model, the tools and the policies of #{facts.module}, then run mix ash.codegen add_conversations"
+      )
+    end
+
+    @doc false
+    # What `mix ash_agent.gen.chat` does as well, with more in the resource.
+    def install(igniter, facts) do
       [module, iterations, domain, repo] =
         for name <- [facts.module, facts.iterations, facts.domain, facts.repo],
             do: Project.Module.parse(name)
 
       igniter
+      |> add_solver()
       |> Project.Formatter.import_dep(:ash_agent_resources)
       |> Project.Formatter.add_formatter_plugin(Spark.Formatter)
       |> create_domain(domain)
@@ -64,12 +76,21 @@ if Code.ensure_loaded?(Igniter) do
         {AshAgent.Conversation.Sweeper, [resources: [module]]},
         after: [repo]
       )
-      |> Igniter.add_notice(
-        "Choose the model, the tools and the policies of #{facts.module}, then run mix ash.codegen add_conversations"
-      )
     end
 
-    defp facts(igniter, opts) do
+    # Policies need one.
+    defp add_solver(igniter) do
+      if Enum.any?([:picosat_elixir, :simple_sat], &Project.Deps.has_dep?(igniter, &1)),
+        do: igniter,
+        else: add_dep(igniter, {:simple_sat, "~> 0.1"})
+    end
+
+    @doc false
+    def add_dep(igniter, dep),
+      do: igniter |> Project.Deps.add_dep(dep) |> Igniter.add_task("deps.get")
+
+    @doc false
+    def facts(igniter, opts) do
       module =
         opts[:conversation] || inspect(Project.Module.module_name(igniter, "Chat.Conversation"))
 
@@ -85,11 +106,51 @@ if Code.ensure_loaded?(Igniter) do
       end
     end
 
+    # A file that is there stays, unless it is as this task wrote it and `mix ash_agent.gen.chat` has more for it.
     defp create_resources(igniter, facts) do
+      plain =
+        Conversation.files(%{
+          facts
+          | llm: Conversation.llm(),
+            owner: nil,
+            endpoint: nil,
+            title?: false,
+            functions: ""
+        })
+
       for {path, text} <- Conversation.files(facts), reduce: igniter do
         igniter ->
-          Igniter.create_new_file(igniter, path, IO.iodata_to_binary(text), on_exists: :skip)
+          igniter =
+            Igniter.create_new_file(igniter, path, IO.iodata_to_binary(text), on_exists: :skip)
+
+          there = igniter.rewrite |> Rewrite.source!(path) |> Rewrite.Source.get(:content)
+          written = IO.iodata_to_binary(text)
+
+          cond do
+            tree(there) == tree(written) ->
+              igniter
+
+            tree(there) == tree(plain[path]) ->
+              Igniter.create_new_file(igniter, path, written, on_exists: :overwrite)
+
+            facts.endpoint == nil or there =~ "pub_sub" ->
+              igniter
+
+            true ->
+              Igniter.add_warning(
+                igniter,
+                "#{path} is there already and stays as it is; the page needs this in it:\n\n#{written}"
+              )
+          end
       end
+    end
+
+    # Without places and comments, which formatters change.
+    defp tree(text) do
+      text
+      |> IO.iodata_to_binary()
+      |> Code.string_to_quoted!()
+      |> Macro.prewalk(&Macro.update_meta(&1, fn _meta -> [] end))
     end
 
     defp install_functions(igniter, repo) do
