@@ -5,7 +5,7 @@ defmodule AshAgent.Context.Requests do
   # documented with it.
 
   alias AshAgent.Caller
-  alias AshAgent.Context.Options
+  alias AshAgent.Context.{Native, Options}
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 
@@ -15,6 +15,12 @@ defmodule AshAgent.Context.Requests do
 
   def checked_options(provider, opts),
     do: request_options(provider, Options.validate!(opts, :request))
+
+  @doc "Returns whether a model is known to keep in its provider's cache what is marked there."
+  def caches?(provider, model) when is_binary(model),
+    do: Native.provider_caches(provider, model)
+
+  def caches?(_provider, nil), do: false
 
   @dialects [openai_chat: [:openai, :deepseek, :openrouter, :vllm], anthropic: [:deepseek]]
 
@@ -50,6 +56,7 @@ defmodule AshAgent.Context.Requests do
       thinking: opts[:thinking],
       system_role: opts[:system_role],
       cache: opts[:cache] == :auto,
+      cache_minimum: opts[:cache_minimum],
       since: opts[:since],
       max_result_bytes: opts[:max_result_bytes],
       dialect: opts[:dialect] && Atom.to_string(opts[:dialect]),

@@ -53,6 +53,7 @@ defmodule AshAgent.LLM do
   use AshAgent.Arguments
 
   alias AshAgent.{Context, Response}
+  alias AshAgent.Context.Requests
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -227,6 +228,18 @@ defmodule AshAgent.LLM do
   end
 
   def encoding(_function), do: nil
+
+  @doc false
+  # A client that asks its provider to keep what was sent, unless its options say otherwise or the model is not known to do that.
+  def keep_sent({module, opts} = llm) do
+    with {provider, request} <- encoding(llm),
+         false <- Keyword.has_key?(request, :cache),
+         true <- Requests.caches?(provider, opts[:model]),
+         do: {module, Keyword.update!(opts, :request, &[{:cache, :auto} | &1])},
+         else: (_as_it_is -> llm)
+  end
+
+  def keep_sent(function), do: function
 
   @doc false
   def provider({_module, opts}) do
