@@ -390,6 +390,23 @@ defmodule AshAgent.Context.Audit do
   end
 
   @doc """
+  Returns whether a model is known to keep in its provider's cache what is marked there, as `cache: :auto` does.
+
+  Of the others, some need no marks, and some refuse them. The name of an inference profile does not say which model runs behind it.
+
+  ## Examples
+
+      iex> AshAgent.Context.Audit.caches?(:anthropic, "claude-sonnet-4-5")
+      true
+      iex> AshAgent.Context.Audit.caches?(:bedrock, "meta.llama3-1-70b-instruct-v1:0")
+      false
+  """
+  @doc since: "0.1.0"
+  @spec caches?(Context.provider(), String.t()) :: boolean()
+  def caches?(provider, model) when is_provider(provider) and is_binary(model),
+    do: Native.provider_caches(provider, model)
+
+  @doc """
   Returns a row for each request of the log whose tokens were reported, and the sums. Costs O(n) in the iterations that count.
 
   ## Options

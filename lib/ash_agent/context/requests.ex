@@ -5,7 +5,7 @@ defmodule AshAgent.Context.Requests do
   # documented with it.
 
   alias AshAgent.Caller
-  alias AshAgent.Context.{Native, Options}
+  alias AshAgent.Context.Options
 
   @providers [:anthropic, :openai_chat, :openai_responses, :gemini, :bedrock, :ollama, :mistral]
 
@@ -15,12 +15,6 @@ defmodule AshAgent.Context.Requests do
 
   def checked_options(provider, opts),
     do: request_options(provider, Options.validate!(opts, :request))
-
-  @doc "Returns whether a model is known to keep in its provider's cache what is marked there."
-  def caches?(provider, model) when is_binary(model),
-    do: Native.provider_caches(provider, model)
-
-  def caches?(_provider, nil), do: false
 
   @dialects [openai_chat: [:openai, :deepseek, :openrouter, :vllm], anthropic: [:deepseek]]
 

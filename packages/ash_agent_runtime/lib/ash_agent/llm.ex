@@ -53,7 +53,6 @@ defmodule AshAgent.LLM do
   use AshAgent.Arguments
 
   alias AshAgent.{Context, Response}
-  alias AshAgent.Context.Requests
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -234,7 +233,8 @@ defmodule AshAgent.LLM do
   def keep_sent({module, opts} = llm) do
     with {provider, request} <- encoding(llm),
          false <- Keyword.has_key?(request, :cache),
-         true <- Requests.caches?(provider, opts[:model]),
+         model when is_binary(model) <- opts[:model],
+         true <- Context.Audit.caches?(provider, model),
          do: {module, Keyword.update!(opts, :request, &[{:cache, :auto} | &1])},
          else: (_as_it_is -> llm)
   end
