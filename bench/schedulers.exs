@@ -553,6 +553,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"Schema.check_arguments/2", fn -> Schema.check_arguments(schema, typed) end},
       {"Schema.read_partial/2", fn -> Schema.read_partial(schema, typed_json) end},
       {"Schema.follow/3", fn -> Schema.follow(schema, Schema.follow(), typed_json) end},
+      {"Audit.caches?/2", fn -> Context.Audit.caches?(:anthropic, "claude-opus-4-5") end},
       {"Schema.constrain/4",
        fn -> Schema.constrain(schema, :anthropic, "claude-opus-4-5", {false, false}) end},
       {"Response.push/2",

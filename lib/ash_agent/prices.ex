@@ -27,6 +27,7 @@ defmodule AshAgent.Prices do
     * `:valid_from` - a `Date` or `DateTime`. Of several prices of a model, the newest that was valid when it was asked counts.
       Defaults to a price that was always valid
     * `:context_window` - the tokens that a request of the model and its answer may have together
+    * `:cache_minimum` - the tokens of the shortest request that the model caches, for forecasts. Defaults to what is known of the model
 
   An answer costs what the model costs that it names. Providers often add a date to the name that was asked for: without a
   price for `"gpt-4o-2024-08-06"`, that for `"gpt-4o"` counts. Only what the provider reported counts, see
@@ -74,6 +75,7 @@ defmodule AshAgent.Prices do
           },
           optional(:valid_from) => Date.t() | DateTime.t() | nil,
           optional(:context_window) => pos_integer() | nil,
+          optional(:cache_minimum) => pos_integer() | nil,
           optional(atom()) => amount()
         }
 

@@ -16,7 +16,9 @@ defmodule AshAgent.Context.Audit do
     * `:hit` - nine tenths of the prediction or more were read
     * `{:broken, cause}` - the request did not begin like the one before it, see `t:cause/0`
     * `:expired` - the cache's lifetime was over. Only Anthropic and Bedrock say how long it is
-    * `:compacted` - a summary has replaced earlier messages
+    * `:compacted` - a summary has replaced earlier messages, or the provider has replaced them by its own
+    * `:cleared` - a policy has cleared results, such as `AshAgent.Context.Rent`; nothing of it counts as avoidable
+    * `:unasked` - nothing was marked, and the provider keeps nothing else
     * `:provider` - the request surely began as the whole one before it: both are known to be what was sent, see
       `put_sent/3`, and tools, fields and system prompt are the same
     * `:unexplained` - nothing is known that would explain it. The system prompt, the tools, the fields and the view are
@@ -36,7 +38,7 @@ defmodule AshAgent.Context.Audit do
   use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
 
   alias AshAgent.{Context, Prices}
-  alias AshAgent.Context.{Error, Native, Options, Reply, Requests}
+  alias AshAgent.Context.{Enhancer, Error, Native, Options, Rent, Reply, Requests}
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -65,7 +67,7 @@ defmodule AshAgent.Context.Audit do
   @typedoc """
   The change since the request before: the model or provider, the tools, the form of the answer, the system prompt, a prompt
   block, fields that Anthropic's cache depends on, hidden iterations, a summary, cleared results, the length of results, or masks. Of forecasts also
-  `:other`, such as options of the request; `:look_back`, more than 20 blocks of content since the last request, further than Anthropic looks back
+  `:other`, such as options of the request; `:look_back`, 20 positions or more since the last request, further than Anthropic and Bedrock look back
   from a mark; `:rewound`, something of the last request that `AshAgent.Context.rewind/2` took back; and `:expired`, a lifetime that is over. The account compares requests
   with the one before them that is left.
   """
@@ -87,7 +89,15 @@ defmodule AshAgent.Context.Audit do
           | :expired
 
   @type verdict ::
-          :first | :hit | {:broken, cause()} | :expired | :compacted | :provider | :unexplained
+          :first
+          | :hit
+          | {:broken, cause()}
+          | :expired
+          | :compacted
+          | :cleared
+          | :unasked
+          | :provider
+          | :unexplained
 
   @typedoc """
   A request whose tokens were reported.
@@ -97,13 +107,15 @@ defmodule AshAgent.Context.Audit do
     * `requested_at` - when it was sent, if that is known
     * `idle` - milliseconds since the answer before it
     * `usage` - its tokens, as in `AshAgent.Context.Tokens.get_iteration_tokens/2`
-    * `predicted` - the tokens that should have been read from the cache
+    * `predicted` - the tokens that should have been read from the cache. Each model has a cache of its own: after another model it is what the
+      last request to this one left there
     * `verdict` - see above
     * `diagnosis` - what the provider itself says, where it was asked (the option `:cache_diagnostics` of `AshAgent.LLM.Anthropic` and
       `AshAgent.LLM.OpenAIResponses`), otherwise `nil`: its word for what is not the same, such as `"tools_changed"`, `"cache_hit"` where it found no
       difference or `"pending"` where it did not know yet, and the tokens that this cost, if it says them
     * `cost` - what it cost, in 10^-12 US dollars; `nil` without a price
-    * `avoidable` - how much less it would have cost if the predicted tokens had been read
+    * `avoidable` - how much less it would have cost if the predicted tokens had been read; of an `:unasked` one, if it and the request before
+      had been marked
   """
   @type request :: %{
           iteration: pos_integer(),
@@ -327,7 +339,7 @@ defmodule AshAgent.Context.Audit do
   with the view that it had, under the current masks and system prompt and the given options. If a rewind took back part of it, the rest is
   compared, message by message if `AshAgent.Context.Audit.put_sent/3` recorded the requests. If it had another view, or other tools, fields, system prompt or masks
   than the rest of the conversation, the last request that is left is compared instead. Reading follows each provider's rules: Anthropic and
-  Bedrock read what they wrote, with a mark, within its lifetime, within 20 blocks of content before a mark, and from 512 to 4,096 tokens on, by the model;
+  Bedrock read what they wrote, with a mark, within its lifetime, within 20 positions before a mark (at Anthropic a run of calls or of results is one), and from 512 to 4,096 tokens on, by the model;
   OpenAI reads blocks of 128 tokens from 1,024 on, or what it wrote where it says so; of the others no more is
   expected than they read before. Tools and fields are compared where `AshAgent.Context.Audit.put_request/4` noted both.
 
@@ -354,13 +366,45 @@ defmodule AshAgent.Context.Audit do
   @doc since: "0.1.0"
   @spec forecast(Context.t(), Context.provider(), keyword()) ::
           {:ok, forecast()} | {:error, Error.t()}
-  def forecast(%Context{ref: ref}, provider, opts \\ []) when is_provider(provider) do
+  def forecast(%Context{} = context, provider, opts \\ []) when is_provider(provider) do
     opts = Options.validate!(opts, :forecast)
-    {own, request} = Keyword.split(opts, [:prices, :at])
+    {own, request} = Keyword.split(opts, [:prices, :at, :view, :tools])
     prices = Prices.terms_or_nil(own[:prices])
     options = Requests.request_options(provider, request)
-    ref |> Native.context_forecast(options, prices, own[:at]) |> Reply.to_result()
+
+    with {:ok, context} <- show(context, own[:view], Keyword.take(opts, [:prices, :model])) do
+      context = if own[:tools], do: put_request(context, nil, own[:tools]), else: context
+      context.ref |> Native.context_forecast(options, prices, own[:at]) |> Reply.to_result()
+    end
   end
+
+  defp show(context, nil, _known), do: {:ok, context}
+  defp show(context, :auto, known), do: {:ok, context |> Rent.clear_when_due(known) |> elem(0)}
+  defp show(context, {enhancers, opts}, _known), do: show_by(context, enhancers, opts)
+
+  defp show(context, enhancers, known),
+    do: show_by(context, enhancers, needs: known)
+
+  defp show_by(context, enhancers, opts) do
+    with {:ok, context, _report} <- Enhancer.run(context, enhancers, opts), do: {:ok, context}
+  end
+
+  @doc """
+  Returns whether a model is known to keep in its provider's cache what is marked there, as `cache: :auto` does.
+
+  Of the others, some need no marks, and some refuse them. The name of an inference profile does not say which model runs behind it.
+
+  ## Examples
+
+      iex> AshAgent.Context.Audit.caches?(:anthropic, "claude-sonnet-4-5")
+      true
+      iex> AshAgent.Context.Audit.caches?(:bedrock, "meta.llama3-1-70b-instruct-v1:0")
+      false
+  """
+  @doc since: "0.1.0"
+  @spec caches?(Context.provider(), String.t()) :: boolean()
+  def caches?(provider, model) when is_provider(provider) and is_binary(model),
+    do: Native.provider_caches(provider, model)
 
   @doc """
   Returns a row for each request of the log whose tokens were reported, and the sums. Costs O(n) in the iterations that count.

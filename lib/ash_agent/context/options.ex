@@ -27,7 +27,7 @@ defmodule AshAgent.Context.Options do
     {:thinking, {:in, [:drop, :text]}, [default: :drop],
      "what to do with thinking that came from another provider or model."},
     {:cache, {:in, [:auto, false]}, [default: false],
-     "for Anthropic and Bedrock: `:auto` places up to four cache breakpoints."},
+     "for Anthropic and Bedrock: `:auto` places up to four cache breakpoints, where they pay off."},
     {:system_role, {:in, ["system", "developer"]}, [default: "system"],
      "for OpenAI: the role of the system prompt."},
     {:since, iteration(),
@@ -127,7 +127,17 @@ defmodule AshAgent.Context.Options do
     forecast:
       @request ++
         AshAgent.Prices.schema() ++
-        [{:at, time(), "when the request will be sent. Defaults to now."}],
+        [
+          {:view, {:custom, &Kinds.view?/1},
+           [type_doc: "`:auto`, a list of enhancers, or `{enhancers, options}`"],
+           "what shapes the view before, as in `AshAgent.Runtime.run/2`. Defaults to nothing."},
+          {:tools, {:or, [:list, nil]}, [type_doc: "a list of maps"],
+           "the tools of the request, as in `AshAgent.Context.Audit.put_request/4`. Defaults to those of the last one."},
+          {:cache_minimum, positive(),
+           "the tokens of the shortest request that the model caches. Defaults to the `:cache_minimum` of its price, or what is known " <>
+             "of the model."},
+          {:at, time(), "when the request will be sent. Defaults to now."}
+        ],
     account: AshAgent.Prices.schema() ++ [model: asked_model(), since: first_counted()],
     count_tokens: [Views.method(:auto)],
     enhance: [

@@ -50,6 +50,7 @@ defmodule AshAgent.Context.Requests do
       thinking: opts[:thinking],
       system_role: opts[:system_role],
       cache: opts[:cache] == :auto,
+      cache_minimum: opts[:cache_minimum],
       since: opts[:since],
       max_result_bytes: opts[:max_result_bytes],
       dialect: opts[:dialect] && Atom.to_string(opts[:dialect]),

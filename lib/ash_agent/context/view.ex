@@ -429,7 +429,7 @@ defmodule AshAgent.Context.View do
     opts = Options.validate!(opts, :clear_tool_results)
 
     ref
-    |> Native.context_clear_results(opts[:keep], opts[:placeholder], opts[:at])
+    |> Native.context_clear_results(opts[:keep], opts[:placeholder], opts[:by_policy], opts[:at])
     |> Reply.put!(context)
   end
 

@@ -26,6 +26,7 @@ pub use answer::answer_type::AnswerType;
 pub use answer::follow::{put_together, Came, Follow, ShownPart};
 pub use answer::issue::{Issue, Mend, MendKind};
 pub use answer::reading::{Answer, ReadingState};
+pub use context::cache::caches;
 pub use context::cause::{Cause, RequestChange};
 pub use context::prompt::{Prompt, Unready};
 pub use context::unseen::Unseen;

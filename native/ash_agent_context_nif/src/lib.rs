@@ -38,7 +38,7 @@ mod atoms {
         second, started_at, std_offset, step, struct_ = "__struct__", system, text, thinking, time_zone,
         tool_calls, tool_result, tool_use_id, type_ = "type",
         updated_at, url, user, utc_offset, year, zone_abbr,
-        change, from, to, iteration, position, renamed_id, renamed_tool, wrapped_arguments, thinking_to_text, paid, cold, broken, window, exhausted, context_overflow, avoidable, breaks, bytes, cause, fresh = "new", other, read, same_bytes, most_cost, tokens, written, block, compacted, cost, expired, fields, hit, idle, output, predicted, system_prompt, tools, unexplained, verdict, diagnosis, look_back, rewound,
+        change, from, to, iteration, position, renamed_id, renamed_tool, wrapped_arguments, thinking_to_text, paid, cold, broken, window, exhausted, context_overflow, avoidable, breaks, bytes, cause, fresh = "new", other, read, same_bytes, most_cost, tokens, written, block, compacted, cost, expired, fields, hit, idle, output, predicted, system_prompt, tools, unexplained, verdict, unasked, cache_minimum, diagnosis, look_back, rewound,
         dropped_thinking, dropped_part, dropped_blank_text, replaced_bytes, moved_part, part_to_text, dropped_message, call_to_function, added_message,
         repair, dropped_empty_message, dropped_duplicate_result, dropped_orphan_result, moved_call, moved_result, renamed_call,
         synthesised_result,

@@ -4,8 +4,8 @@
 use std::time::SystemTime;
 
 use ash_agent_context_core::{
-    constrain, join_rows, json, read_file, read_list, AnswerType, Chat, Context, Cost, Excerpt,
-    Fault, Follow, LoadedChat, Log, Pin, Rent, Response, Value,
+    caches, constrain, join_rows, json, read_file, read_list, AnswerType, Chat, Context, Cost,
+    Excerpt, Fault, Follow, LoadedChat, Log, Pin, Rent, Response, Value,
 };
 use rustler::codegen_runtime::inventory;
 use rustler::{Env, NifResult, SchedulerFlags, Term};
@@ -171,7 +171,7 @@ nifs! {
     context_expand(context, first, last, at) View = Context::expand;
     context_reveal(context, first, last, at) View = Context::reveal;
     context_undo(context, kind, first, last, at) View = Context::undo;
-    context_clear_results(context, keep, placeholder, at) Log = Context::clear_tool_results;
+    context_clear_results(context, keep, placeholder, by_policy, at) Log = Context::clear_results;
     context_clear_when_due(context, options, at) Whole = view::clear_when_due;
     context_shorten(context, cause, options: &Rent, at) Facts = Context::shorten;
     context_note_summarized(context, first, last, cause, at) Arguments = Context::note_summarized;
@@ -249,6 +249,7 @@ nifs! {
     answer_follow_new() Arguments = Follow::default;
     answer_follow(follow, answer, piece, strict) Own = answers::follow;
     answer_constrain(answer, provider, model, name, beside_tools, forced) Long = constrain;
+    provider_caches(provider, model) Constant = caches;
     answer_schema(answer) Long = AnswerType::schema;
 
     // For tests: how many there are.

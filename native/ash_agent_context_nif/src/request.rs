@@ -39,6 +39,7 @@ arguments! {
             thinking: field(term, atoms::thinking(), scheduler)?,
             system_role: field(term, atoms::system_role(), scheduler)?,
             cache: field(term, atoms::cache(), scheduler)?,
+            cache_minimum: field(term, atoms::cache_minimum(), scheduler)?,
             from: field(term, atoms::since(), scheduler)?,
             max_result_bytes: field(term, atoms::max_result_bytes(), scheduler)?,
             dialect: dialect.and_then(Dialect::from_name),

@@ -150,7 +150,7 @@ defmodule AshAgent.Context.HandleTest do
   # These make contexts, or refuse any context.
   @others %{
     Context => [:create, :create!, :new, :get_and_update, :pop, :restore],
-    Context.Audit => [:fetch_asked_before, :view_changes],
+    Context.Audit => [:caches?, :fetch_asked_before, :view_changes],
     Context.Enhancer => [:attempt, :check!],
     Context.Import => [:from_messages, :from_messages!, :from_request, :from_request!]
   }

@@ -53,6 +53,9 @@ defmodule AshAgent.Context.Options.Kinds do
   # By its fields, since AshAgent.Context is documented with its options.
   def context?(value), do: is_struct(value) and match?(%{ref: _, current_iteration: _}, value)
 
+  def view?({enhancers, opts}), do: is_list(enhancers) and Keyword.keyword?(opts)
+  def view?(view), do: view in [:auto, nil] or is_list(view)
+
   def text?(text), do: is_nil(text) or name?(text)
   def name?(name), do: is_binary(name) and name != "" and String.valid?(name)
   def share?(share), do: is_nil(share) or (is_number(share) and share >= 0 and share <= 10)

@@ -57,6 +57,8 @@ defmodule AshAgent.Context.Options.Views do
         {:placeholder, {:custom, &Kinds.words?/1},
          [type_doc: "a UTF-8 string that is not blank", default: "[Old tool result cleared]"],
          "what models read instead."},
+        {:by_policy, :boolean, [default: false],
+         "whether a policy chose it. `AshAgent.Context.Audit.account/2` then has the verdict `:cleared`, and counts it as no mistake."},
         {:at, at()}
       ],
       clear_when_due: [

@@ -14,17 +14,40 @@ use crate::log::provider::Provider;
 use crate::log::reply::Reply;
 use crate::log::Log;
 use crate::prices::bill::{Count, Reported};
+use crate::prices::list::strip_date;
 use crate::prices::usage::Usage;
 use crate::provider::facts::Cache;
 use crate::value::time::Time;
 use crate::value::Value;
 use crate::view::View;
 
+/// Most models do not cache requests of fewer tokens.
+const LEAST: u64 = 1024;
+
 /// So many answers are searched for the last one that wrote to the cache.
 pub(crate) const LOOKED_THROUGH: usize = 64;
 
-/// Counting more blocks since the last request would change nothing.
-const MOST_BLOCKS: usize = 1_000;
+/// So many answers tell whether a conversation goes on.
+const TRIALS: usize = 5;
+
+/// What reading a token saves, and writing one costs beyond an ordinary token, of a thousand; and the loss that is risked of each.
+const SAVED: i128 = 900;
+const PAID: i128 = 250;
+const RISKED: i128 = 20;
+
+/// What is worth being written to the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Everything.
+    All,
+    /// What the last request had.
+    Asked,
+    /// Nothing but the system prompt.
+    Nothing,
+}
+
+/// Counting more positions since the last request would change nothing.
+const MOST_POSITIONS: usize = 1_000;
 
 impl Context {
     /// Returns the newest answer of a model, with its iteration.
@@ -47,9 +70,12 @@ impl Context {
     /// it.
     #[must_use]
     pub fn has_cold_cache(&self, at: Time) -> bool {
-        let Some((_, entry)) = self.last_answer() else {
-            return false;
-        };
+        self.last_answer()
+            .is_some_and(|(_, entry)| self.is_cold(entry, at))
+    }
+
+    /// Returns the same of what a request and its answer left there.
+    pub(crate) fn is_cold(&self, entry: &Entry, at: Time) -> bool {
         let reply = entry.message.reply.as_deref();
         let provider = reply.and_then(|reply| reply.provider);
         // The longest time is assumed where the last write is not known.
@@ -85,11 +111,62 @@ impl Context {
         changes.any(|change| change.cause != Cause::Cleared)
     }
 
+    /// Returns the newest answer of a model that is asked by this name, if other ones answered since.
+    pub(crate) fn last_answer_of(
+        &self,
+        asked: (Provider, &str),
+        before: u64,
+    ) -> Option<(&Iteration, &Entry)> {
+        let back = self.log.between(0, before).rev().take(LOOKED_THROUGH);
+        let mut answers = back.filter_map(|iteration| {
+            let mut entries = iteration.entries().rev();
+            Some((iteration, entries.find(|entry| entry.is_model())?))
+        });
+        answers.find(|(iteration, entry)| self.is_of(iteration, entry, asked))
+    }
+
+    /// Returns whether a model that is asked by this name gave an answer, as far as that is known.
+    pub(crate) fn is_of(
+        &self,
+        iteration: &Iteration,
+        entry: &Entry,
+        (provider, model): (Provider, &str),
+    ) -> bool {
+        if entry.provider().is_some_and(|of| of != provider) {
+            return false;
+        }
+        let [fields, _tools] = self.inputs.request_of(iteration.number);
+        let asked = fields.and_then(|(_, fields)| fields.as_map()?.get_named("model")?.as_str());
+        let named = entry
+            .message
+            .reply
+            .as_deref()
+            .and_then(|reply| reply.model.as_deref());
+        let is_it = |named: &str| named == model || strip_date(named) == Some(model);
+        // The name of an answer may leave out where its model runs.
+        let is_like =
+            |named: &str| is_it(named) || named.ends_with(model) || model.ends_with(named);
+        match asked {
+            Some(asked) => asked == model || named.is_some_and(is_it),
+            // A name without a hyphen may be an alias.
+            None => named.is_none_or(|named| !named.contains('-') || is_like(named)),
+        }
+    }
+
     /// Returns the differences of the next request from the last one; none if nothing is known of the last one.
     pub(crate) fn changes_of_next(&self) -> Vec<RequestChange> {
-        let Some((last, entry)) = self.last_answer() else {
-            return Vec::new();
-        };
+        let last = self.last_answer();
+        last.map_or_else(Vec::new, |(last, entry)| {
+            self.changes_since_answer(last, entry)
+        })
+    }
+
+    /// Returns the differences of the next request from the one for an answer.
+    pub(crate) fn changes_since_answer(
+        &self,
+        last: &Iteration,
+        entry: &Entry,
+    ) -> Vec<RequestChange> {
         let reply = entry.message.reply.as_deref();
         let Some(reply) = reply.filter(|reply| reply.requested_at.is_some()) else {
             return Vec::new();
@@ -103,21 +180,64 @@ impl Context {
         next.changes_since(&self.noted_request(last.number, Some(reply)))
     }
 
-    /// Returns how many blocks of content were added since the last request: the parts and calls of its answer, their
-    /// results, and messages of people.
-    pub(crate) fn count_new_blocks(&self) -> usize {
-        let mut blocks = 0;
-        for iteration in self.log.iterations_back() {
-            for entry in iteration.entries().rev() {
-                // Each call has a block of its own, and so has its result.
-                let message = &entry.message;
-                blocks += message.content.count_parts() + 2 * message.calls.len();
-                if entry.is_model() || blocks > MOST_BLOCKS {
-                    return blocks;
+    /// Returns what the next request should write to the cache. Nobody knows whether another one will follow to read it. So the
+    /// first answers have to cover it: by what reading has saved, and by one fiftieth of all tokens. Later everything is written,
+    /// unless this has cost more than it saved.
+    pub(crate) fn find_worth(&self) -> Worth {
+        let back = self.log.iterations_back().take(LOOKED_THROUGH);
+        let entries = back.flat_map(|iteration| iteration.entries().rev());
+        let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
+        let Some(last) = reports.next().map(|reported| reported.last) else {
+            return Worth::All;
+        };
+        let worth = |usage: &Usage, read: u64| {
+            SAVED * (i128::from(usage.cached) + i128::from(read)) - PAID * i128::from(usage.written)
+                + RISKED * i128::from(usage.input)
+        };
+        let usage = self.usage();
+        if reports.nth(TRIALS - 2).is_some() {
+            return match worth(&usage, 0) >= 0 {
+                true => Worth::All,
+                false => Worth::Nothing,
+            };
+        }
+        let read = last.cached.saturating_add(last.written);
+        let tokens = self.count_tokens(None);
+        let written = i128::from(tokens.saturating_sub(read));
+        match worth(&usage, read) + RISKED * i128::from(tokens) >= PAID * written {
+            true => Worth::All,
+            false => Worth::Asked,
+        }
+    }
+
+    /// Returns how many positions a request has beyond the one for an answer, as its provider counts them: parts and calls of
+    /// answers, results, and messages of people. `until`: the request for the answer there, or the next request.
+    pub(crate) fn count_positions(
+        &self,
+        provider: Provider,
+        from: (u64, usize),
+        until: Option<(u64, usize)>,
+    ) -> usize {
+        let as_run =
+            matches!(provider.facts().cache, Cache::Marked { counts_runs, .. } if counts_runs);
+        let last = until.map_or(u64::MAX, |(number, _)| number);
+        let mut count = 0;
+        for iteration in self.log.between(from.0, last) {
+            for entry in iteration.entries() {
+                let place = (iteration.number, entry.position);
+                if place < from || count > MOST_POSITIONS {
+                    continue;
                 }
+                if until.is_some_and(|until| place >= until) {
+                    return count;
+                }
+                let calls = entry.message.calls.len();
+                // The results stand behind the calls.
+                let calls = if as_run { calls.min(1) } else { calls };
+                count += entry.message.content.count_parts() + 2 * calls;
             }
         }
-        blocks
+        count
     }
 
     /// Returns true if the last request is known to have had tools.
@@ -186,6 +306,12 @@ impl Context {
     }
 }
 
+/// Returns whether a model is known to keep in its provider's cache what is marked there. It needs no mark, or may refuse one, if not.
+#[must_use]
+pub fn caches(provider: Provider, model: &str) -> bool {
+    matches!(provider.facts().cache, Cache::Marked { knows, .. } if knows(model))
+}
+
 /// Returns how long a provider keeps a request in its cache, if it says so.
 pub(crate) fn lifetime(provider: Provider, for_an_hour: bool) -> Option<TimeDelta> {
     let Cache::Marked {
@@ -196,6 +322,18 @@ pub(crate) fn lifetime(provider: Provider, for_an_hour: bool) -> Option<TimeDelt
     };
     let minutes = if for_an_hour { longest } else { minutes };
     Some(TimeDelta::minutes(*minutes))
+}
+
+/// Returns the tokens of the shortest request that a provider caches.
+pub(crate) fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
+    let Cache::Marked { least, .. } = cache else {
+        return LEAST;
+    };
+    // Bedrock and others write versions with dots.
+    let model = model.unwrap_or_default().replace('.', "-");
+    let mut tables = least.iter().flat_map(|table| table.iter());
+    let known = tables.find(|(word, _)| model.contains(word));
+    known.map_or(LEAST, |(_, least)| *least)
 }
 
 /// Returns how many tokens a provider reads from its cache for a request that begins as one with this usage did, up to so

@@ -129,6 +129,11 @@ impl Request<'_> {
         self.system == other.system && own == others
     }
 
+    /// Returns true if another model answered, or another provider.
+    pub fn is_of_other(&self, other: &Self) -> bool {
+        differs(self.provider, other.provider) || differs(self.model, other.model)
+    }
+
     /// Returns the differences from another request, in order. Facts that are not known of both are left out.
     pub fn changes_since(&self, before: &Self) -> Vec<RequestChange> {
         let [fields, tools] = self.beside;
@@ -138,7 +143,7 @@ impl Request<'_> {
         if let Some((before, next)) = find_change(fields_before, fields) {
             causes = changed_fields(before, next, provider);
         }
-        if differs(before.provider, self.provider) || differs(before.model, self.model) {
+        if self.is_of_other(before) {
             causes.push(Cause::Model);
         }
         if find_change(tools_before, tools).is_some() {

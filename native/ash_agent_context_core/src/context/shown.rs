@@ -374,8 +374,19 @@ impl Context {
     /// O(the results that stay)
     #[must_use]
     pub fn clear_tool_results(&self, keep: usize, placeholder: &str, at: Time) -> Self {
-        let cleared = self.place_of_results(keep);
-        let cleared = cleared.map(|place| Arc::new(Cleared::at(place, placeholder)));
+        self.clear_results(keep, placeholder, false, at)
+    }
+
+    /// Does the same. `by_policy`: a policy chose it, so that nobody takes it for a mistake.
+    #[must_use]
+    pub fn clear_results(&self, keep: usize, placeholder: &str, by_policy: bool, at: Time) -> Self {
+        let cleared = self.place_of_results(keep).map(|place| {
+            let cleared = Cleared::at(place, placeholder);
+            Arc::new(Cleared {
+                by_policy,
+                ..cleared
+            })
+        });
         self.changed(at, |next| {
             next.change_looks(|view| view.cleared = cleared);
         })

@@ -31,6 +31,10 @@ pub(crate) struct Piece {
 pub(crate) struct Shape {
     /// The last place where a cache breakpoint can be put.
     pub mark: Option<usize>,
+    /// The last such place before the model's last message; `None` where nothing stands before that.
+    pub asked: Option<usize>,
+    /// The model has a message in it.
+    pub has_model: bool,
     /// The first element is the model's.
     pub begins_with_model: bool,
     /// The first element is the model's and calls tools.
@@ -75,8 +79,13 @@ impl Piece {
             let start = bytes.len();
             bytes.extend_from_slice(&piece.bytes);
             parts.extend(piece.parts.iter().map(|(end, shape)| {
-                let mark = shape.mark.map(|mark| start + mark);
-                (start + end, Shape { mark, ..*shape })
+                let [mark, asked] = [shape.mark, shape.asked].map(|at| Some(start + at?));
+                let shape = Shape {
+                    mark,
+                    asked,
+                    ..*shape
+                };
+                (start + end, shape)
             }));
         }
         Self::of(bytes, parts, longest)

@@ -3,21 +3,27 @@
 
 use chrono::TimeDelta;
 
-use crate::context::cache::{keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
+use crate::context::cache::{find_least, keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
 use crate::context::cause::{Cause, Request};
 use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
+use crate::log::part::PartKind;
 use crate::log::provider::Provider;
 use crate::policy::diagnosis::Diagnosis;
 use crate::prices::bill::Reported;
 use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
+use crate::provider::facts::{kind_of, Cache};
 use crate::value::time::Time;
+use crate::view::View;
 
 /// Of ten tokens that should be read, this many make a hit.
 const HIT: u64 = 9;
+
+/// The beginning of the type of a provider's own summary.
+const COMPACTION: &str = "compaction";
 
 /// The outcome of a request at the provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +36,12 @@ pub enum Outlook {
     Broken(Cause),
     /// The time for which the provider keeps it had passed.
     Expired,
-    /// A summary replaced messages of the request before it.
+    /// A summary replaced messages of the request before it, or its provider did that with its own.
     Compacted,
+    /// A policy cleared results of the request before it, since that is cheaper in the end.
+    Cleared,
+    /// Nobody asked the provider to keep anything, although it keeps nothing else.
+    Unasked,
     /// It surely began with all of the request before it, and its other fields were the same: the provider did not use its cache.
     Provider,
     /// No reason is known. Perhaps other bytes were sent than the log shows.
@@ -48,6 +58,8 @@ impl Outlook {
             Self::Broken(_) => "broken",
             Self::Expired => "expired",
             Self::Compacted => "compacted",
+            Self::Cleared => "cleared",
+            Self::Unasked => "unasked",
             Self::Provider => "provider",
             Self::Unexplained => "unexplained",
         }
@@ -112,7 +124,7 @@ impl Context {
     /// O(messages from that iteration on)
     #[must_use]
     pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
-        let mut before = self.before(accounting.since);
+        let mut before = self.before(accounting.since, |_| true);
         let mut rows = Vec::new();
         let iterations = self.log.between(accounting.since, u64::MAX);
         for answer in iterations.flat_map(answers) {
@@ -123,10 +135,11 @@ impl Context {
         rows
     }
 
-    /// Returns the last request before an iteration.
-    fn before(&self, number: u64) -> Option<Sent<'_>> {
+    /// Returns the last request before an iteration, of those that an answer is such a one of.
+    fn before(&self, number: u64, is_meant: impl Fn(&Answer<'_>) -> bool) -> Option<Sent<'_>> {
         let mut back = self.log.between(0, number.checked_sub(1)?).rev();
-        let last = back.find_map(|iteration| answers(iteration).next_back())?;
+        let last =
+            back.find_map(|iteration| answers(iteration).rfind(|answer| is_meant(answer)))?;
         let mut before = self.sent(last, None);
         if before.reported.last.written == 0 {
             let mut earlier = back.take(LOOKED_THROUGH).flat_map(answers);
@@ -161,6 +174,21 @@ impl Context {
             && self.surely_continues(before.iteration, next.iteration)
     }
 
+    /// Returns whether a provider that counts each block does not look back as far as the end of the last request.
+    fn is_out_of_sight(&self, before: &Sent<'_>, next: &Sent<'_>) -> bool {
+        let [from, until] = [before, next].map(|sent| (sent.iteration.number, sent.entry.position));
+        let look_back = before
+            .request
+            .provider
+            .and_then(|of| match of.facts().cache {
+                Cache::Marked { look_back, .. } => Some(look_back),
+                _ => None,
+            });
+        // Servers that speak a provider's format may count otherwise than the provider.
+        look_back
+            .is_some_and(|most| self.count_positions(Provider::Bedrock, from, Some(until)) >= most)
+    }
+
     fn row(
         &self,
         sent: &Sent<'_>,
@@ -175,19 +203,35 @@ impl Context {
         } = *sent;
         let reply = entry.message.reply.as_deref();
         let requested_at = reply.and_then(|reply| reply.requested_at);
-        let both = requested_at
-            .zip(before.and_then(|before| before.entry.message.reply.as_deref()?.ended_at()));
+        let both = requested_at.zip(before.and_then(Sent::ended_at));
         let since = both.map(|(asked, ended)| asked.signed_duration_since(ended));
         let usage = reported.sum;
-        let predicted = before.map_or(0, Sent::predict);
-        let outlook = match before {
-            Some(before) if predicted > 0 => {
-                let outlook = before.judge(&sent.request, predicted, usage.cached, since);
-                match outlook {
-                    Outlook::Unexplained if self.is_same_beside(before, sent) => Outlook::Provider,
+        // Each model has a cache of its own, which may have an earlier request.
+        let is_switched = before.is_some_and(|before| sent.request.is_of_other(&before.request));
+        let is_own = |answer: &Answer<'_>| {
+            let earlier = self.sent(*answer, None);
+            !sent.request.is_of_other(&earlier.request)
+        };
+        let earlier = is_switched.then(|| self.before(iteration.number, is_own));
+        let compared = earlier.as_ref().map_or(before, Option::as_ref);
+        let predicted = compared.map_or(0, Sent::predict);
+        let outlook = match compared {
+            Some(last) if predicted > 0 => {
+                let idle = requested_at
+                    .zip(last.ended_at())
+                    .map(|(asked, ended)| asked - ended);
+                match last.judge(&sent.request, predicted, usage.cached, idle) {
+                    Outlook::Unexplained if is_switched => Outlook::Broken(Cause::Model),
+                    Outlook::Unexplained if last.is_compacted() => Outlook::Compacted,
+                    Outlook::Unexplained if self.is_out_of_sight(last, sent) => {
+                        Outlook::Broken(Cause::LookBack)
+                    }
+                    Outlook::Unexplained if self.is_same_beside(last, sent) => Outlook::Provider,
                     outlook => outlook,
                 }
             }
+            _ if sent.is_unasked() => Outlook::Unasked,
+            _ if is_switched => Outlook::Broken(Cause::Model),
             _ => Outlook::First,
         };
         let opened = iteration.started_at;
@@ -197,7 +241,8 @@ impl Context {
         });
         let rates = accounting.rates(entry, opened);
         let lost = match outlook {
-            Outlook::First | Outlook::Hit => 0,
+            Outlook::First | Outlook::Hit | Outlook::Cleared | Outlook::Broken(Cause::Model) => 0,
+            Outlook::Compacted if compared.is_some_and(Sent::is_compacted) => 0,
             _ => predicted.saturating_sub(usage.cached),
         };
         let for_an_hour = keeps_for_an_hour(reported);
@@ -217,7 +262,12 @@ impl Context {
             // The first request has none to compare with.
             diagnosis: diagnosis.filter(|_| before.is_some()),
             cost,
-            avoidable: rates.map(|rates| price_of_losing(rates, lost, &usage, for_an_hour)),
+            avoidable: rates.map(
+                |rates| match before.filter(|_| outlook == Outlook::Unasked) {
+                    Some(before) => before.price_of_silence(sent, rates, since),
+                    None => price_of_losing(rates, lost, &usage, for_an_hour),
+                },
+            ),
         }
     }
 }
@@ -236,6 +286,48 @@ impl Sent<'_> {
         predict(self.request.provider, &self.reported.last, u64::MAX)
     }
 
+    /// Returns the time of its answer.
+    fn ended_at(&self) -> Option<Time> {
+        self.entry.message.reply.as_deref()?.ended_at()
+    }
+
+    /// Returns whether its provider replaced messages by a summary of its own in the answer.
+    fn is_compacted(&self) -> bool {
+        let parts = self.entry.message.content.parts();
+        parts.iter().any(|part| match &part.kind {
+            PartKind::ProviderBlock { data, .. } => kind_of(data).starts_with(COMPACTION),
+            _ => false,
+        })
+    }
+
+    /// Returns whether the provider keeps nothing that is not asked for, and was not asked, although the request was long enough.
+    fn is_unasked(&self) -> bool {
+        let usage = self.reported.sum;
+        let [fields, _tools] = self.request.beside;
+        let is_asked = fields.is_some_and(|(_, of)| {
+            of.as_map()
+                .is_some_and(|of| of.get_named("cache").is_some())
+        });
+        let provider = self.request.provider;
+        let marked = provider.is_some_and(|of| matches!(of.facts().cache, Cache::Marked { .. }));
+        let least = provider.map_or(0, |of| find_least(&of.facts().cache, self.request.model));
+        marked && !is_asked && usage.cached + usage.written == 0 && usage.input >= least
+    }
+
+    /// Returns how much less the next request would have cost, had both been asked to be kept.
+    fn price_of_silence(&self, next: &Sent<'_>, rates: &Rates, since: Option<TimeDelta>) -> u64 {
+        let is_kept = || Some(since? <= lifetime(self.request.provider?, false)?);
+        if is_kept() != Some(true) || !next.request.changes_since(&self.request).is_empty() {
+            return 0;
+        }
+        let usage = next.reported.sum;
+        let rate = |unit| rates.rate(unit, usage.input).unwrap_or_default();
+        let read = usage.input.min(self.reported.last.input);
+        let saved = read.saturating_mul(rate(Unit::Input).saturating_sub(rate(Unit::CacheRead)));
+        let more = rate(Unit::CacheWrite).saturating_sub(rate(Unit::Input));
+        saved.saturating_sub((usage.input - read).saturating_mul(more))
+    }
+
     fn judge(
         &self,
         next: &Request<'_>,
@@ -248,8 +340,10 @@ impl Sent<'_> {
         }
         let is_expired = || Some(since? > lifetime(self.request.provider?, self.for_an_hour)?);
         let change = next.changes_since(&self.request).first().copied();
+        let cleared = next.view.flatten().and_then(View::cleared);
         match change.map(|change| change.cause) {
             Some(Cause::Summarized) => Outlook::Compacted,
+            Some(Cause::Cleared) if cleared.is_some_and(|of| of.by_policy) => Outlook::Cleared,
             Some(cause) => Outlook::Broken(cause),
             None if is_expired() == Some(true) => Outlook::Expired,
             None => Outlook::Unexplained,

@@ -171,7 +171,7 @@ impl Context {
     #[must_use]
     pub fn clear_when_due(&self, rent: &Rent<'_>, at: Time) -> (Self, Option<Due>) {
         let placeholder = self.placeholder();
-        let next = self.clear_tool_results(rent.keep, placeholder, at);
+        let next = self.clear_results(rent.keep, placeholder, true, at);
         let due = self
             .find_owed(&next, rent.keep, placeholder)
             .and_then(|owed| self.find_due(rent, &owed, at));

@@ -115,7 +115,7 @@ impl Context {
     }
 
     fn clear_step(&self, keep: usize, cause: Pressure, at: Time) -> Option<(Self, Shortening)> {
-        let mut next = self.clear_tool_results(keep, self.placeholder(), at);
+        let mut next = self.clear_results(keep, self.placeholder(), true, at);
         let before = self.cleared_place();
         // Results that are already cleared stay cleared.
         let (iteration, calls) = next.cleared_place().filter(|next| before < Some(*next))?;

@@ -142,13 +142,15 @@ fn read_model(given: &Value, note: &mut impl FnMut(&str)) -> Result<Model, Strin
     let model = given.as_map().ok_or("no map")?;
     let names = model.get_named("match").and_then(read_names);
     let names = names.ok_or("match")?;
-    let context_window = model.get_named("context_window").and_then(Value::as_count);
+    let count = |key| model.get_named(key).and_then(Value::as_count);
+    let (context_window, cache_minimum) = (count("context_window"), count("cache_minimum"));
     let mut of = |prices: &Map, valid_from| {
         Ok::<_, String>(Rates {
             valid_from,
             rates: read_rates(prices, note)?,
             factors: Vec::new(),
             context_window,
+            cache_minimum,
         })
     };
     let rates = match list(model, "prices") {

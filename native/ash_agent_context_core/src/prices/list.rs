@@ -140,7 +140,7 @@ impl Offer {
 }
 
 /// Returns a name without the date at its end: `-2024-08-06`, `-20240806` or `@20240806`.
-fn strip_date(name: &str) -> Option<&str> {
+pub(crate) fn strip_date(name: &str) -> Option<&str> {
     let date = |mark: char| match mark {
         '0'..='9' => '0',
         other => other,

@@ -130,6 +130,8 @@ pub struct Rates {
     pub factors: Vec<Factor>,
     /// The number of tokens that fit into a request.
     pub context_window: Option<u64>,
+    /// The number of tokens of the shortest request that is cached.
+    pub cache_minimum: Option<u64>,
 }
 
 /// The cost of an answer, in 10^-12 US dollars.

@@ -89,6 +89,10 @@ fn read_price(price: &Value) -> Result<(Option<Box<str>>, Model), Error> {
                 let tokens = given(name, value, TOKENS, Value::as_count)?;
                 rates.context_window = tokens.or(rates.context_window);
             }
+            "cache_minimum" => {
+                let tokens = given(name, value, TOKENS, Value::as_count)?;
+                rates.cache_minimum = tokens.or(rates.cache_minimum);
+            }
             "factors" => {
                 rates.factors = read_factors(value).map_err(|error| error.within(key.clone()))?
             }

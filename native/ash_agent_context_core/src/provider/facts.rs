@@ -193,10 +193,14 @@ pub(crate) enum Cache {
         /// How long an entry lives, by default or as asked for. Each request that reads it starts the time anew.
         minutes: i64,
         longest: i64,
-        /// The number of content blocks before a mark in which it looks for an earlier entry.
+        /// The number of positions, the mark's own included, at which it looks for an earlier entry.
         look_back: usize,
-        /// The tokens of the shortest request that it caches, by a word in the model's name.
-        least: &'static [(&'static str, u64)],
+        /// True where a run of calls is one position, and so is a run of results. Elsewhere each block is one.
+        counts_runs: bool,
+        /// The tokens of the shortest request that it caches, by a word in the model's name; the first that is found counts.
+        least: &'static [&'static [(&'static str, u64)]],
+        /// Returns whether a model is known to cache what is marked. Others may refuse marks.
+        knows: fn(&str) -> bool,
     },
     /// Without marks: requests from `least` tokens on, in blocks of `block`.
     Rounded { least: u64, block: u64 },

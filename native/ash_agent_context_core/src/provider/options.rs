@@ -24,6 +24,8 @@ pub struct Options<'a> {
     pub known: Known<'a>,
     /// True to place cache breakpoints.
     pub cache: bool,
+    /// The tokens of the shortest request that the model caches, if it is another than known here. Forecasts use it.
+    pub cache_minimum: Option<u64>,
     /// The number of the first iteration to send.
     pub from: Option<u64>,
     /// The most bytes of text in a tool result, if that is less than the view allows.
@@ -109,6 +111,7 @@ impl<'a> Options<'a> {
             dialect: None,
             known: Known::Nothing,
             cache: false,
+            cache_minimum: None,
             from: None,
             max_result_bytes: None,
             most: usize::MAX,
@@ -132,6 +135,7 @@ impl<'a> Options<'a> {
             system_role,
             dialect,
             cache,
+            cache_minimum: _,
             known: _, // it decides what is sent, not how
             from: _,
             max_result_bytes: _, // the rendering's key has it

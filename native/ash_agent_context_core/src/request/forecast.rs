@@ -1,11 +1,12 @@
 //! Forecasts how much the next request will read from the provider's cache, by the bytes that it shares with the last one.
 
-use crate::context::cache::predict;
+use crate::context::cache::{find_least, predict, Worth};
 use crate::context::cause::{Cause, RequestChange};
 use crate::context::rewound::Rewound;
 use crate::context::usage::Accounting;
 use crate::context::Context;
 use crate::error::Error;
+use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::provider::Provider;
 use crate::prices::rates::{Rates, Unit};
@@ -18,8 +19,8 @@ use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::time::Time;
 
-/// Most models do not cache requests of fewer tokens.
-const LEAST: u64 = 1024;
+/// A loss of less than this part is none.
+const NEARLY: u64 = 50;
 
 /// The forecast for the next request at the provider's cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,7 +59,10 @@ pub struct ExpectedBreak {
 }
 
 /// The last request, as far as it is known, in comparison with the next one.
-struct LastRequest {
+struct LastRequest<'c> {
+    answer: Option<(&'c Iteration, &'c Entry)>,
+    /// True if other models answered since.
+    is_earlier: bool,
     usage: Usage,
     provider: Option<Provider>,
     /// The conversation as it was then, as far as it is left.
@@ -100,8 +104,15 @@ impl Context {
             dropped_thinking: self.count_lost_thinking(options)?,
             ..Forecast::default()
         };
-        let entry = self.last_answer().map(|(_, entry)| entry);
-        let mut last = self.last_request(options)?;
+        let newest = self.last_answer();
+        let entry = newest.map(|(_, entry)| entry);
+        let asked = options.model.map(|model| (options.provider, model));
+        let is_other =
+            |(iteration, entry)| asked.is_some_and(|asked| !self.is_of(iteration, entry, asked));
+        // Each model has a cache of its own, which may still have an earlier request.
+        let other = asked.filter(|_| newest.is_some_and(is_other));
+        let earlier = other.and_then(|asked| self.last_answer_of(asked, u64::MAX));
+        let mut last = self.last_request(options, earlier)?;
         if let Some(last) = &mut last {
             let (mut earlier, _) = Body::new(&last.context, options).lay_out()?;
             let stand_in = options.provider.facts().stand_in.as_bytes();
@@ -114,20 +125,44 @@ impl Context {
             forecast.same_bytes = last.same_bytes;
             (forecast.read, forecast.breaks) = last.reckon(self, options.provider, at, &marks);
         }
+        if let (Some(_), None, Some(last)) = (other, earlier, &last) {
+            let tokens = last.predict(u64::MAX);
+            let (cause, iteration) = (Cause::Model, None);
+            forecast.breaks = vec![ExpectedBreak {
+                cause,
+                iteration,
+                tokens,
+            }];
+            forecast.read = 0;
+        }
         let reply = entry.and_then(|entry| entry.message.reply.as_deref());
         let answering = reply.and_then(|reply| reply.model.as_deref());
         let model = options.model.or(answering);
         let cache = &options.provider.facts().cache;
-        let least = find_least(cache, model);
+        let rates = entry
+            .filter(|_| other.is_none())
+            .and_then(|entry| accounting.rates(entry, at));
+        let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
+        let priced = rates.and_then(|rates| rates.cache_minimum);
+        let least = options.cache_minimum.or(priced);
+        let least = least.unwrap_or_else(|| find_least(cache, model));
         let writes = match (cache, &last) {
             (Cache::Marked { .. }, _) => !marks.is_empty(),
             (Cache::Rounded { .. }, Some(last)) => last.usage.written > 0,
             _ => false,
         };
         let reads = writes || !matches!(cache, Cache::Marked { .. });
-        forecast.split(writes, reads, least);
-        let rates = entry.and_then(|entry| accounting.rates(entry, at));
-        let rates = rates.or_else(|| accounting.find_rates(options.provider, at));
+        let worth = if options.cache {
+            self.find_worth()
+        } else {
+            Worth::All
+        };
+        let most = match (worth, &last) {
+            (Worth::All, _) | (_, None) => u64::MAX,
+            (Worth::Asked, Some(last)) => last.tokens,
+            (Worth::Nothing, Some(_)) => 0,
+        };
+        forecast.split(writes, reads, least, most);
         forecast.cost =
             rates.map(|rates| forecast.price(rates, self.wrote_for_an_hour() == Some(true)));
         let rate = rates.and_then(|rates| rates.rate(Unit::Output, forecast.tokens));
@@ -140,19 +175,27 @@ impl Context {
         Ok(forecast)
     }
 
-    fn last_request(&self, options: &Options<'_>) -> Result<Option<LastRequest>, Error> {
-        let known = if let Some(cut) = self.rewound() {
+    /// Returns the last request, or the one for an earlier answer.
+    fn last_request<'c>(
+        &'c self,
+        options: &Options<'_>,
+        earlier: Option<(&'c Iteration, &'c Entry)>,
+    ) -> Result<Option<LastRequest<'c>>, Error> {
+        let answer = earlier.or_else(|| self.last_answer());
+        let known = if let Some(cut) = self.rewound().filter(|_| earlier.is_none()) {
             let (context, first) = self.as_cut_off(&cut, options)?;
             let tokens = context.count_tokens(None);
             Some((cut.usage, cut.provider, context, tokens, Some(first)))
         } else {
-            self.last_answer().and_then(|(last, entry)| {
+            answer.and_then(|(last, entry)| {
                 let usage = entry.usage.as_deref()?.last;
                 let asked = self.as_asked(last, false)?;
                 Some((usage, entry.provider(), asked, usage.input, None))
             })
         };
         let last = |(usage, provider, context, tokens, rewound)| LastRequest {
+            answer,
+            is_earlier: earlier.is_some(),
             usage,
             provider,
             context,
@@ -202,29 +245,18 @@ fn count_before(iteration: &Iteration, position: usize, leads: bool) -> usize {
     before.count()
 }
 
-/// Returns the tokens of the shortest request that a provider caches.
-fn find_least(cache: &Cache, model: Option<&str>) -> u64 {
-    let Cache::Marked { least, .. } = cache else {
-        return LEAST;
-    };
-    // Bedrock and others write versions with dots.
-    let model = model.unwrap_or_default().replace('.', "-");
-    let known = least.iter().find(|(word, _)| model.contains(word));
-    known.map_or(LEAST, |(_, least)| *least)
-}
-
 impl Forecast {
-    /// Sets the tokens that are read, written and neither.
-    fn split(&mut self, writes: bool, reads: bool, least: u64) {
+    /// Sets the tokens that are read, written and neither; at most the first `most` are written.
+    fn split(&mut self, writes: bool, reads: bool, least: u64, most: u64) {
         if !reads || self.read < least {
             self.read = 0;
         }
         self.read = self.read.min(self.tokens);
-        let rest = self.tokens - self.read;
-        match writes && self.tokens >= least {
-            true => self.written = rest,
-            false => self.fresh = rest,
+        let up_to = self.tokens.min(most);
+        if writes && up_to >= least {
+            self.written = up_to.saturating_sub(self.read);
         }
+        self.fresh = self.tokens - self.read - self.written;
     }
 
     fn price(&self, rates: &Rates, for_an_hour: bool) -> u64 {
@@ -243,10 +275,18 @@ impl Forecast {
     }
 }
 
-impl LastRequest {
+impl LastRequest<'_> {
     /// Returns how many of its tokens the provider reads from its cache, at most `most`.
     fn predict(&self, most: u64) -> u64 {
         predict(self.provider, &self.usage, most)
+    }
+
+    /// Returns how many positions the next request has beyond this one.
+    fn count_positions(&self, next: &Context, provider: Provider) -> usize {
+        let place = self
+            .answer
+            .map(|(last, entry)| (last.number, entry.position));
+        place.map_or(0, |from| next.count_positions(provider, from, None))
     }
 
     /// Returns the tokens that will be read, and the reasons why no more will.
@@ -259,7 +299,9 @@ impl LastRequest {
     ) -> (u64, Vec<ExpectedBreak>) {
         let all = self.predict(u64::MAX);
         let is_whole = is_all(self.bytes, self.same_bytes);
-        let mut changes = next.changes_of_next();
+        let changes = |(last, entry)| next.changes_since_answer(last, entry);
+        let mut changes = self.answer.map_or_else(Vec::new, changes);
+        changes.retain(|change| !self.is_earlier || change.cause != Cause::Model);
         let is_elsewhere = self.provider.is_some_and(|last| last != provider);
         if is_elsewhere && changes.iter().all(|change| change.cause != Cause::Model) {
             changes.insert(0, RequestChange::everywhere(Cause::Model));
@@ -291,16 +333,21 @@ impl LastRequest {
             .map(|_| expect(Cause::Rewound, self.rewound, self.tokens));
         breaks.extend(rewound.filter(|rewound| rewound.tokens > 0));
         match provider.facts().cache {
-            Cache::Marked { look_back, .. } if next.count_new_blocks() > look_back => {
-                // A breakpoint in both requests is found without looking back.
+            Cache::Marked { look_back, .. }
+                if self.count_positions(next, provider) >= look_back =>
+            {
+                // A breakpoint in both requests is found without looking back. At the end of the last one, it is inside its last
+                // element.
                 let both = marks.iter().filter(|mark| **mark <= self.same_bytes);
                 let kept = both.max().map_or(0, |mark| self.count_within(*mark));
-                let last = next.last_answer().map(|(last, _)| last.number);
-                breaks.push(expect(Cause::LookBack, last, kept));
+                let last = self.answer.map(|(last, _)| last.number);
+                let lost = expect(Cause::LookBack, last, kept);
+                breaks.extend(Some(lost).filter(|lost| lost.tokens.saturating_mul(NEARLY) > all));
             }
             _ => {}
         }
-        if next.has_cold_cache(at) && all > 0 {
+        let is_cold = |(_, entry)| next.is_cold(entry, at);
+        if self.answer.is_some_and(is_cold) && all > 0 {
             breaks.push(expect(Cause::Expired, None, 0));
         }
         let lost = breaks.iter().map(|one| one.tokens).max();

@@ -105,6 +105,7 @@ impl<'a> Item<'a> {
             begins_with_model: self.is_model(),
             begins_with_calls: self.calls(),
             ends_with_model: self.is_model(),
+            has_model: self.is_model(),
             ..Shape::default()
         }
     }

@@ -1,9 +1,10 @@
 //! Places the cache breakpoints of a request, and cuts the request there.
 
+use crate::context::cache::Worth;
 use crate::log::hints::Ttl;
 use crate::request::body::Body;
 use crate::request::segment::Segment;
-use crate::request::slice::{Mark, Slice};
+use crate::request::slice::{Mark, Side, Slice};
 use crate::value::builder::Json;
 
 /// The number of iterations between two cache breakpoints that stay in place.
@@ -13,8 +14,8 @@ const CACHE_STEP: u64 = 5;
 const CACHE_POINTS: usize = 4;
 
 impl<'a> Body<'a, '_> {
-    /// Returns the cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the last of all,
-    /// and the newest of those that stay in place while the conversation grows.
+    /// Returns the cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the last of all, the
+    /// one at the end of the last request, and the newest of those that stay in place while the conversation grows.
     pub(super) fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
         if !self.options.cache && !self.any(Slice::is_marked) {
             return Vec::new(); // most requests
@@ -58,13 +59,28 @@ impl<'a> Body<'a, '_> {
         }
         let system = self.system.iter();
         let mut chosen: Vec<Mark> = system.flat_map(|(_, slice)| slice.places(None)).collect();
+        let worth = self.context.find_worth();
+        if worth == Worth::Nothing {
+            return chosen;
+        }
         let slices = self.slices.iter().enumerate().rev();
         let mut newest_first = slices.flat_map(|(index, slice)| slice.places(Some(index)));
-        chosen.extend(newest_first.next());
+        let newest = newest_first.next();
+        chosen.extend(newest.filter(|_| worth == Worth::All));
+        // It stands before the model's last message, wherever the provider looks back from and however it counts.
+        let mut is_passed = newest.is_some_and(|mark| mark.side == Side::Behind);
+        chosen.extend(newest_first.find(|mark| {
+            let is_asked = is_passed || mark.side == Side::Before;
+            is_passed |= mark.side == Side::Behind;
+            is_asked
+        }));
         let mut last = self.context.current_iteration();
         while chosen.len() < room {
-            let is_next =
-                |mark: &Mark| mark.number.is_multiple_of(CACHE_STEP) && mark.number < last;
+            let is_next = |mark: &Mark| {
+                mark.side != Side::Before
+                    && mark.number.is_multiple_of(CACHE_STEP)
+                    && mark.number < last
+            };
             let Some(mark) = newest_first.find(is_next) else {
                 break;
             };

@@ -275,6 +275,9 @@ impl<'a> Body<'a, '_> {
                 }
                 bytes.splice(seam, [b',']);
             }
+            if is_model {
+                (shape.asked, shape.has_model) = (shape.mark, true);
+            }
             shape.mark = mark.or(shape.mark);
             all_by_hand.append(&mut by_hand);
             shape.ends_with_model = is_model;

@@ -19,6 +19,19 @@ pub(crate) struct Mark {
     pub number: u64,
     /// The time to keep it, if it was set by hand.
     pub by_hand: Option<Ttl>,
+    /// The side of the iteration's last message of the model.
+    pub side: Side,
+}
+
+/// Where a place is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The model has no message there.
+    Apart,
+    /// At the end of an iteration with a message of the model.
+    Behind,
+    /// Before that message, where the request for it ended.
+    Before,
 }
 
 /// Some elements, or all bytes but their beginning or end.
@@ -133,20 +146,30 @@ impl<'a> Slice<'a> {
             at: mark.at,
             number: self.number,
             by_hand: Some(mark.ttl),
+            side: Side::Apart,
         })
     }
 
     /// Returns its other places for a breakpoint, newest first.
     pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
         self.kept.iter().flat_map(move |(piece, parts)| {
-            parts.clone().rev().filter_map(move |part| {
-                let at = piece.shape(part).mark?;
-                let is_taken = piece.by_hand.iter().any(|mark| mark.at == at);
-                (!is_taken).then(|| Mark {
-                    slice,
-                    at,
-                    number: self.number + (part - parts.start) as u64,
-                    by_hand: None,
+            parts.clone().rev().flat_map(move |part| {
+                let shape = piece.shape(part);
+                let last = match shape.has_model {
+                    true => Side::Behind,
+                    false => Side::Apart,
+                };
+                let places = [(shape.mark, last), (shape.asked, Side::Before)];
+                places.into_iter().filter_map(move |(at, side)| {
+                    let at = at?;
+                    let is_taken = piece.by_hand.iter().any(|mark| mark.at == at);
+                    (!is_taken).then(|| Mark {
+                        slice,
+                        at,
+                        number: self.number + (part - parts.start) as u64,
+                        by_hand: None,
+                        side,
+                    })
                 })
             })
         })

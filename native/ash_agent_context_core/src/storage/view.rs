@@ -119,6 +119,7 @@ stored!(Cleared, "a place in the conversation" {
     iteration: "iteration" Number,
     calls: "calls" Amount,
     placeholder: "placeholder" Text,
+    by_policy: "by_policy" Mark,
 });
 
 stored!(

@@ -78,6 +78,8 @@ pub struct Cleared {
     pub calls: usize,
     /// The text in the place of a result.
     pub placeholder: Box<str>,
+    /// True if a policy chose it.
+    pub by_policy: bool,
 }
 
 impl Cleared {
@@ -86,6 +88,7 @@ impl Cleared {
             iteration,
             calls,
             placeholder: placeholder.into(),
+            by_policy: false,
         }
     }
 }

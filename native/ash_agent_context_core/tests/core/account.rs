@@ -1,9 +1,9 @@
 //! How requests fared at the provider's cache, each rule with the smallest conversation in which it decides something.
 
-use crate::make::{at, value, with, Talk};
+use crate::make::{at, reload, value, with, Talk};
 use ash_agent_context_core::{
-    read_list, AccountRow, Accounting, AnswerTimes, Context, Outlook, Provider, Reading, Response,
-    Stamp, Value,
+    read_list, AccountRow, Accounting, AnswerTimes, Cause, Context, Outlook, Provider, Reading,
+    Response, Stamp, Value,
 };
 
 const MINUTE: i64 = 60_000_000;
@@ -166,4 +166,165 @@ fn only_who_knows_all_that_was_sent_blames_the_provider() {
     };
     assert_eq!(asked(true), Outlook::Provider);
     assert_eq!(asked(false), Outlook::Unexplained);
+}
+
+/// An answer of a model with so many calls, which are answered.
+fn answer_calling(context: &Context, asked: i64, calls: usize, written: u64, read: u64) -> Context {
+    let uses = (0..calls).map(|call| {
+        format!(r#"{{"type": "tool_use", "id": "{asked}_{call}", "name": "f", "input": {{}}}}"#)
+    });
+    let uses: Vec<String> = uses.collect();
+    let body = format!(
+        r#"{{"type": "message", "role": "assistant", "model": "m", "content": [{}], "stop_reason": "tool_use",
+        "usage": {{"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": {written}, "cache_read_input_tokens": {read}}}}}"#,
+        uses.join(", ")
+    );
+    let response = Response::decode(body.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
+    let times = AnswerTimes {
+        requested_at: Some(at(asked)),
+        first_chunk_at: None,
+    };
+    let stamp = || Stamp::at(at(asked));
+    let context = context.add_answer(&response, times, stamp()).unwrap();
+    let result = |call| {
+        let text = Value::Tuple([Value::atom("ok"), Value::text("r")].into());
+        Value::Tuple([Value::text(&format!("{asked}_{call}")), text].into())
+    };
+    let results = Value::List((0..calls).map(result).collect());
+    context.add_tool_results(results, stamp()).unwrap()
+}
+
+#[test]
+fn what_is_out_of_sight_is_not_blamed_on_the_provider() {
+    for (calls, is_seen) in [(9, true), (10, false)] {
+        let first = answer_calling(&start(), 0, calls, 1_000, 0);
+        let second = answer_calling(&first, MINUTE, 1, 1_000, 0);
+        let row = second.account(&Accounting::default()).remove(1);
+        let unseen = Outlook::Broken(Cause::LookBack);
+        assert_eq!(row.outlook == unseen, !is_seen, "{calls}");
+        // Where it is read, nothing is out of sight.
+        let second = answer_calling(&first, MINUTE, 1, 0, 1_000);
+        let row = second.account(&Accounting::default()).remove(1);
+        assert_eq!(row.outlook, Outlook::Hit);
+    }
+}
+
+#[test]
+fn a_clearing_of_a_policy_is_told_from_one_by_hand() {
+    let calling = |asked, context: &Context| answer_calling(context, asked, 1, 1_000, 0);
+    let context = calling(MINUTE, &calling(0, &start()));
+    for (by_policy, outlook) in [
+        (true, Outlook::Cleared),
+        (false, Outlook::Broken(Cause::Cleared)),
+    ] {
+        let cleared = context.clear_results(0, "-", by_policy, at(MINUTE));
+        for cleared in [reload(&cleared), cleared] {
+            let next = calling(2 * MINUTE, &cleared);
+            let rows = next.account(&Accounting::default());
+            assert_eq!(rows[2].outlook, outlook);
+            assert_eq!(reload(&next).account(&Accounting::default()), rows);
+        }
+    }
+}
+
+#[test]
+fn requests_that_asked_for_nothing_are_told_from_short_ones() {
+    let plain = |tokens: u64, context: &Context, asked: i64| {
+        let usage = format!(r#""cache_read_input_tokens": 0, "extra": {tokens}"#);
+        let body = format!(
+            r#"{{"type": "message", "role": "assistant", "model": "m", "content": [{{"type": "text", "text": "Yes"}}],
+            "stop_reason": "end_turn", "usage": {{"input_tokens": {tokens}, "output_tokens": 1, {usage}}}}}"#
+        );
+        let response =
+            Response::decode(body.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
+        let times = AnswerTimes {
+            requested_at: Some(at(asked)),
+            first_chunk_at: None,
+        };
+        let answered = context.add_answer(&response, times, Stamp::at(at(asked)));
+        answered.unwrap().user("And?")
+    };
+    let prices = read_list(&value(
+        r#"[{"model": "m", "input": 10, "cache_read": 1, "cache_write": 12, "output": 50}]"#,
+    ));
+    let prices = prices.unwrap();
+    let accounting = Accounting {
+        prices: Some(&prices),
+        ..Accounting::default()
+    };
+    for (least, outlook) in [(1_023, Outlook::First), (1_024, Outlook::Unasked)] {
+        let two = plain(least + 100, &plain(least, &start(), 0), MINUTE);
+        let rows = two.account(&accounting);
+        assert_eq!(rows[0].outlook, outlook);
+        assert_eq!(rows[1].outlook, Outlook::Unasked);
+        assert_eq!(rows[1].avoidable, Some(least * 9 - 100 * 2));
+    }
+    // What came too late would not have been read either, and one that did ask is not told so.
+    let late = plain(2_000, &plain(2_000, &start(), 0), 6 * MINUTE);
+    assert_eq!(late.account(&accounting)[1].avoidable, Some(0));
+    let asked = start().note_request(value(r#"{"cache": "auto"}"#), value("[]"));
+    let asked = plain(2_000, &asked.unwrap(), 0);
+    assert_eq!(asked.account(&accounting)[0].outlook, Outlook::First);
+}
+
+#[test]
+fn each_model_has_a_cache_of_its_own() {
+    let as_model = |context: &Context, model: &str, asked: i64, written: u64, read: u64| {
+        let usage = format!(
+            r#""cache_creation_input_tokens": {written}, "cache_read_input_tokens": {read}"#
+        );
+        let body = format!(
+            r#"{{"type": "message", "role": "assistant", "model": "{model}", "content": [{{"type": "text", "text": "Yes"}}],
+            "stop_reason": "end_turn", "usage": {{"input_tokens": 10, "output_tokens": 1, {usage}}}}}"#
+        );
+        let response =
+            Response::decode(body.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
+        let times = AnswerTimes {
+            requested_at: Some(at(asked)),
+            first_chunk_at: None,
+        };
+        let answered = context.add_answer(&response, times, Stamp::at(at(asked)));
+        answered.unwrap().user("And?")
+    };
+    let context = as_model(&start(), "claude-a", 0, 1_000, 0);
+    let context = as_model(&context, "claude-b", MINUTE, 1_100, 0);
+    let back = as_model(&context, "claude-a", 2 * MINUTE, 200, 1_000);
+    let rows = back.account(&Accounting::default());
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| (row.outlook, row.predicted))
+        .collect();
+    let model = Outlook::Broken(Cause::Model);
+    assert_eq!(
+        told,
+        [(Outlook::First, 0), (model, 0), (Outlook::Hit, 1_000)]
+    );
+    for since in 1..=3 {
+        let accounting = Accounting {
+            since,
+            ..Accounting::default()
+        };
+        let later = rows.iter().filter(|row| row.iteration >= since);
+        assert!(back.account(&accounting).iter().eq(later), "{since}");
+    }
+    let unread = as_model(&context, "claude-a", 2 * MINUTE, 1_200, 0);
+    assert_eq!(unread.account(&Accounting::default())[2].outlook, model);
+}
+
+#[test]
+fn what_a_provider_compacted_is_no_mistake() {
+    let body = r#"{"type": "message", "role": "assistant", "model": "m", "content": [{"type": "compaction", "content": "All"},
+        {"type": "text", "text": "Yes"}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 1000}}"#;
+    let response = Response::decode(body.as_bytes(), &Reading::of(Provider::Anthropic)).unwrap();
+    let times = AnswerTimes {
+        requested_at: Some(at(0)),
+        first_chunk_at: None,
+    };
+    let first = start()
+        .add_answer(&response, times, Stamp::at(at(0)))
+        .unwrap();
+    let second = answer(&first.user("And?"), MINUTE, 300, 0);
+    let row = second.account(&Accounting::default()).remove(1);
+    assert_eq!(row.outlook, Outlook::Compacted);
 }

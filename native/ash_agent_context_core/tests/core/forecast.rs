@@ -1,6 +1,6 @@
 //! What a forecast says of bytes is what the two requests share, whatever happened to the view between them.
 
-use crate::make::{at, bytes, reload, with, Talk};
+use crate::make::{at, bytes, reload, value, with, Talk};
 use ash_agent_context_core::{
     json, read_list, Accounting, AnswerTimes, Cause, Context, Forecast, Masks, Method, Options,
     Provider, Reading, Response, Stamp, Value,
@@ -382,47 +382,93 @@ fn masks_of_the_last_request_are_known_and_others_may_have_changed_everything() 
 }
 
 #[test]
-fn what_anthropic_caches_depends_on_its_model_and_is_looked_for_in_20_blocks() {
+fn what_anthropic_caches_depends_on_its_model() {
     let options = |model| Options {
         cache: true,
         model: Some(model),
         ..Options::new(Provider::Anthropic)
     };
-    let next = |calls: usize| {
-        let context = answer_written(&start("S"), 2000, calls);
-        if calls == 0 {
-            return context
-                .add_user_message(Value::text("And?"), Stamp::at(at(2)))
-                .unwrap();
-        }
-        let result = |number| {
-            let text = Value::Tuple([Value::atom("ok"), Value::text("r")].into());
-            Value::Tuple([Value::text(&format!("c{number}")), text].into())
-        };
-        let results = Value::List((0..calls).map(result).collect());
-        context.add_tool_results(results, Stamp::at(at(2))).unwrap()
-    };
-    let small = forecast(&next(0), &options("claude-sonnet-4-5"));
+    let next = answer_written(&start("S"), 2000, 0);
+    let next = next
+        .add_user_message(Value::text("And?"), Stamp::at(at(2)))
+        .unwrap();
+    let small = forecast(&next, &options("claude-sonnet-4-5"));
     assert_eq!((small.read, small.fresh), (2000, 0));
     assert_eq!(small.written, small.tokens - 2000);
-    let large = forecast(&next(0), &options("claude-opus-4-5"));
+    let large = forecast(&next, &options("claude-opus-4-5"));
     assert_eq!(
         (large.read, large.written, large.fresh),
         (0, 0, large.tokens)
     );
+    // By the newest table, and by the caller.
+    for (model, least) in [
+        ("claude-opus-4-7", 2048),
+        ("claude-sonnet-4-6", 1024),
+        ("claude-mythos-5-1", 512),
+        ("claude-fable-5", 512),
+    ] {
+        for written in [least - 1, least] {
+            let next = answer_written(&start("S"), written, 0);
+            let next = next
+                .add_user_message(Value::text("And?"), Stamp::at(at(2)))
+                .unwrap();
+            let read = forecast(&next, &options(model)).read;
+            assert_eq!(read, if written < least { 0 } else { written }, "{model}");
+            let own = Options {
+                cache_minimum: Some(written),
+                ..options(model)
+            };
+            assert_eq!(forecast(&next, &own).read, written, "{model}");
+        }
+    }
+}
 
-    let of = |context: &Context| breaks(&forecast(context, &options("claude-sonnet-4-5")));
-    // A text, nine calls and their results are 19 blocks.
-    let said = |context: Context| {
+/// A conversation whose last request is followed by an answer with so many calls, their results, and so many messages.
+fn followed(calls: usize, messages: usize) -> Context {
+    let system = r#"[{"type": "text", "text": "S", "cache": true}]"#;
+    let stamp = Stamp::at(at(0));
+    let asked = Value::text(&"word ".repeat(2_000));
+    let first = Context::new("c", asked, value(system), stamp).unwrap();
+    let context = answer_written(&first, 2000, calls);
+    let result = |number| {
+        let text = Value::Tuple([Value::atom("ok"), Value::text("r")].into());
+        Value::Tuple([Value::text(&format!("c{number}")), text].into())
+    };
+    let results = Value::List((0..calls).map(result).collect());
+    let context = match calls {
+        0 => context,
+        _ => context.add_tool_results(results, Stamp::at(at(2))).unwrap(),
+    };
+    (0..messages).fold(context, |context, _| {
         context
             .add_user_message(Value::text("And?"), Stamp::at(at(3)))
             .unwrap()
-    };
-    assert_eq!(of(&said(next(9))), []);
-    let ten = of(&next(10));
-    assert!(matches!(ten[..], [(Cause::LookBack, _)]), "{ten:?}");
-    let after = of(&said(next(10)));
-    assert!(matches!(after[..], [(Cause::LookBack, _)]), "{after:?}");
+    })
+}
+
+#[test]
+fn providers_look_back_20_positions_from_a_mark_and_some_count_runs_as_one() {
+    // A mark of each request's own, in its last message, is 20 positions from the end of the request before.
+    for (provider, calls, messages, is_seen) in [
+        (Provider::Anthropic, 50, 0, true),
+        (Provider::Anthropic, 50, 16, true),
+        (Provider::Anthropic, 50, 17, false),
+        (Provider::Anthropic, 0, 18, true),
+        (Provider::Anthropic, 0, 19, false),
+        (Provider::Bedrock, 9, 0, true),
+        (Provider::Bedrock, 9, 1, false),
+        (Provider::Bedrock, 10, 0, false),
+    ] {
+        let context = followed(calls, messages);
+        let answered = Options::new(Provider::Anthropic);
+        let by_hand = with(provider, |_| {});
+        let found = breaks(&forecast(&context, &by_hand));
+        let found = found.iter().any(|(cause, _)| *cause == Cause::LookBack);
+        assert_eq!(found, !is_seen, "{provider:?} {calls} {messages}");
+        // The mark at the end of the last request is found however they are counted.
+        let auto = with(answered.provider, |of| of.cache = true);
+        assert_eq!(breaks(&forecast(&context, &auto)), []);
+    }
 }
 
 #[test]

@@ -807,6 +807,8 @@ fn earlier_cache_breakpoints_stay_where_they_are() {
             assert!(stable.is_sorted() && stable.last() != Some(newest));
             // The newest one is behind the last content.
             assert!(plain.len() - newest < 8, "{}", &plain[*newest..]);
+            // The one at the end of the last request moves with each request.
+            before.pop();
             for gone in before.iter().filter(|offset| !stable.contains(offset)) {
                 assert_eq!(all.len(), 4, "turn {turn}: {before:?}, {all:?}");
                 assert!(stable

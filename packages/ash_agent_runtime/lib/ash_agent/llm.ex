@@ -239,6 +239,19 @@ defmodule AshAgent.LLM do
   def encoding(_function), do: nil
 
   @doc false
+  # A client that asks its provider to keep what was sent, unless its options say otherwise or the model is not known to do that.
+  def keep_sent({module, opts} = llm) do
+    with {provider, request} <- encoding(llm),
+         false <- Keyword.has_key?(request, :cache),
+         model when is_binary(model) <- opts[:model],
+         true <- Context.Audit.caches?(provider, model),
+         do: {module, Keyword.update!(opts, :request, &[{:cache, :auto} | &1])},
+         else: (_as_it_is -> llm)
+  end
+
+  def keep_sent(function), do: function
+
+  @doc false
   def provider({_module, opts}) do
     provider = opts[:provider]
     if is_provider(provider), do: provider

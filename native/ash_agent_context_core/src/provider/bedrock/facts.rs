@@ -3,9 +3,9 @@
 use crate::log::hints::Ttl;
 use crate::log::place::Place;
 use crate::provider::dialect::facts::{
-    claude_checks_thinking, claude_version, object, CLAUDE, CLAUDE_CACHE,
+    claude_checks_thinking, claude_version, is_new_claude, object, CLAUDE, CLAUDE_LEAST,
 };
-use crate::provider::facts::{half_under, is_any, is_plain_name, Facts, Rule};
+use crate::provider::facts::{half_under, is_any, is_plain_name, Cache, Facts, Rule};
 use crate::value::letters::is_dotted;
 use crate::value::{json, Map, Value};
 
@@ -49,7 +49,21 @@ pub(crate) const FACTS: Facts = Facts {
     half: |data| half_under(data, "toolUseId", ["toolUse", "toolResult"]),
     nameless_halves: None,
     fallback: None,
-    cache: CLAUDE_CACHE,
+    // Its page does not say that runs count as one, and its minimum differs for one model, as of 2026-10.
+    cache: Cache::Marked {
+        minutes: 5,
+        longest: 60,
+        look_back: 20,
+        counts_runs: false,
+        least: &[&[("opus-4-7", 4096)], CLAUDE_LEAST],
+        // A mark is an error for others. An inference profile may hide its model.
+        knows: |model| {
+            let version = claude_version(model);
+            version.is_some_and(|version| version >= (3, 7))
+                || model.contains("claude-3-5-haiku")
+                || is_new_claude(model)
+        },
+    },
     cache_mark: |ttl| match ttl {
         Ttl::FiveMinutes => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"5m\"}}",
         Ttl::Hour => ",{\"cachePoint\":{\"type\":\"default\",\"ttl\":\"1h\"}}",

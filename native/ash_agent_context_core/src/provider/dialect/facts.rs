@@ -63,22 +63,31 @@ pub(crate) const OPENAI_CACHE: Cache = Cache::Rounded {
     block: 128,
 };
 
-/// The cache of Claude's models, at Anthropic and at Bedrock.
+/// The tokens of the shortest request that a Claude caches, where it is not 1,024. From Anthropic's page on prompt caching, as of
+/// 2026-10; of Sonnet 4.6 one measurement says 2,048.
+pub(crate) const CLAUDE_LEAST: &[(&str, u64)] = &[
+    ("opus-5", 512),
+    ("fable", 512),
+    ("mythos", 512),
+    ("opus-4-5", 4096),
+    ("opus-4-6", 4096),
+    ("opus-4-7", 2048),
+    ("haiku-4-5", 4096),
+    ("haiku-3", 2048),
+    ("3-haiku", 2048),
+    ("3-5-haiku", 2048),
+];
+
+/// The cache of Claude's models at Anthropic. The look-back by runs is from the same page.
 pub(crate) const CLAUDE_CACHE: Cache = Cache::Marked {
     minutes: 5,
     longest: 60,
     look_back: 20,
-    least: &[
-        ("opus-5", 512),
-        ("opus-4-5", 4096),
-        ("opus-4-6", 4096),
-        ("opus-4-7", 4096),
-        ("haiku-4-5", 4096),
-        ("mythos", 4096),
-        ("haiku-3", 2048),
-        ("3-haiku", 2048),
-        ("3-5-haiku", 2048),
-    ],
+    counts_runs: true,
+    least: &[CLAUDE_LEAST],
+    knows: |model| {
+        claude_version(model).is_some_and(|version| version >= (3, 0)) || is_new_claude(model)
+    },
 };
 
 pub(crate) fn openai_breakpoint(ttl: Ttl) -> &'static str {
@@ -179,6 +188,12 @@ pub(crate) fn claude_checks_thinking(model: &str) -> bool {
         (None, Some(version)) if !name.starts_with(is_family) => version >= (5, 1),
         _ => true,
     }
+}
+
+/// Returns whether a name is a Claude's of a family whose name has no version yet, such as `claude-fable-latest`.
+pub(crate) fn is_new_claude(model: &str) -> bool {
+    let named = model.split_once("claude-");
+    named.is_some_and(|(_, name)| claude_version(model).is_none() && name.starts_with(is_family))
 }
 
 /// Returns whether a name begins with a letter, and not with the `v` of a version.

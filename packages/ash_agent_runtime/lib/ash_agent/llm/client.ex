@@ -100,7 +100,8 @@ defmodule AshAgent.LLM.Client do
             {:body, :map, [default: %{}],
              "further fields of the body, such as `%{temperature: 0}`. They take precedence over those of the client."},
             {:request, :keyword_list, [default: []],
-             "further options of `AshAgent.Context.encode_request/3`."},
+             "further options of `AshAgent.Context.encode_request/3`. Runs with tools, sessions and conversations that go on add " <>
+               "`cache: :auto` for models that are known to cache; `cache: false` leaves it out."},
             {:timeout, :milliseconds, [default: 600_000],
              "the time for the answer, including retries."},
             {:connect_timeout, :pos_integer, [type_doc: "milliseconds", default: 10_000],

@@ -22,7 +22,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :start]` | `system_time`, `messages` | |
   | `[:ash_agent, :runtime, :llm, :delta]` | `bytes` | `events`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :stop]` | `duration`, `time_to_first_token`, `content_bytes`, `tool_calls`, `cost` | `usage`, `finish_reason` |
-  | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read` | `verdict`, `cause`, `diagnosis` |
+  | `[:ash_agent, :runtime, :llm, :cache]` | `predicted`, `read`, `cost`, `avoidable` | `verdict`, `cause`, `diagnosis` |
   | `[:ash_agent, :runtime, :llm, :exception]` | `duration` | `kind`, `reason`, `stacktrace`, `failure`, `status` |
   | `[:ash_agent, :runtime, :llm, :partial]` | | `changes` and `value`, for the function alone |
   | `[:ash_agent, :runtime, :llm, :value]` | | `attempt`; for the function alone `value` |
@@ -55,8 +55,8 @@ defmodule AshAgent.Runtime.Events do
   both are missing when a store or `:on_change` refused what came, and the status when there was none. The end of a run that such a
   failure ended has its `failure` as well.
 
-  The cache's event comes after the stop where the provider reported tokens and should have read some from its prompt cache: how many were
-  `predicted`, how many it `read`, and the `verdict`, as in `AshAgent.Context.Audit.account/2`, with the `cause` of one that is `:broken`, and the reason
+  The cache's event comes after the stop where the provider reported tokens, unless nothing was there to be read: how many were
+  `predicted`, how many it `read`, what the request cost and how much of that was `avoidable` (with `:prices`), and the `verdict`, as in `AshAgent.Context.Audit.account/2`, with the `cause` of one that is `:broken`, and the reason
   that the provider itself gave as `diagnosis`, where it was asked.
 
   A retry comes when a request has failed and the model waits before it tries again: `attempt` is the number of the failed

@@ -231,13 +231,16 @@ defmodule AshAgent.Runtime.ModelCall do
     end
   end
 
-  # Emitted if there was something to read, or the provider reports on it.
+  # Emitted for each request but the first of its kind, and where the provider reports on it.
   defp tell_cache(run, context) do
-    %{requests: requests} = Context.Audit.account(context, since: run.context.current_iteration)
+    opts = [since: run.context.current_iteration, prices: run.prices, model: run.model]
+    %{requests: requests} = Context.Audit.account(context, opts)
 
     with %{predicted: predicted, diagnosis: diagnosis} = last
-         when predicted > 0 or diagnosis != nil <- List.last(requests) do
+         when last.verdict != :first or diagnosis != nil <- List.last(requests) do
       measured = %{predicted: predicted, read: last.usage[:cached_tokens] || 0}
+      money = Map.take(last, [:cost, :avoidable])
+      measured = for {name, value} when value != nil <- money, into: measured, do: {name, value}
       described = if diagnosis, do: %{diagnosis: diagnosis.reason}, else: %{}
       described = Map.merge(described, describe_verdict(last.verdict))
       Events.emit(run.events, [:llm, :cache], measured, described)

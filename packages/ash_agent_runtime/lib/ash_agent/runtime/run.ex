@@ -90,6 +90,7 @@ defmodule AshAgent.Runtime.Run do
     bounds = within.bounds || Bounds.new(opts)
     {given, tools_raised} = load_tools(opts[:tools])
     {tools, output, offered} = opts |> Keyword.put(:tools, given) |> offer(gate)
+    opts = if tools != [] or goes_on?(opts, opening, within), do: keep_sent(opts), else: opts
     output = TypedAnswer.count_retries(output, context, opening.last)
     context = Recall.put_handles(context, opening.recall?, tools)
 
@@ -133,6 +134,12 @@ defmodule AshAgent.Runtime.Run do
     run = opening |> Map.take(@opening) |> Map.merge(own)
     struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
   end
+
+  # A single request costs more if it is kept for another one.
+  defp goes_on?(opts, opening, within),
+    do: opts[:store] != nil or within[:watch] != nil or opening.tokens > 0
+
+  defp keep_sent(opts), do: Keyword.update!(opts, :llm, &LLM.keep_sent/1)
 
   @doc "Returns the tools of a run with these options, the typed answer that it asks for, and the tools that its model is offered."
   def offer(opts, gate) do

@@ -141,7 +141,7 @@ defmodule AshAgent.Context.Enhancer.Budget do
   defp clear(context, keep) do
     cleared = Context.View.view(context).cleared
     same = if cleared, do: [placeholder: cleared.placeholder], else: []
-    next = Context.View.clear_tool_results(context, [keep: keep] ++ same)
+    next = Context.View.clear_tool_results(context, [keep: keep, by_policy: true] ++ same)
     if place(Context.View.view(next).cleared) > place(cleared), do: next, else: context
   end
 
