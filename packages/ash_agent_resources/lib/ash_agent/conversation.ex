@@ -114,7 +114,7 @@ defmodule AshAgent.Conversation do
   | `:start` | creates a conversation. Takes `input` or `parts`, and the public attributes. With a message, the model answers it |
   | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn. Sent again with the same `key`, it is said once |
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
-  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error; a denial may have a `reason` |
+  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |

@@ -25,7 +25,7 @@ defmodule AshAgent.Conversation.Change do
   | `:fork` | create | `source_id`, `iteration`, `revision` |
   | `:say` | update | `input` or `parts`, `metadata`, `key`, `wait` |
   | `:resume` | update | `wait` |
-  | `:approve` | update | `call_id`, `arguments` |
+  | `:approve` | update | `call_id`, `arguments`, `edited` |
   | `:deny` | update | `call_id`, `reason`, `arguments` |
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
@@ -40,7 +40,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
-  alias AshAgent.Runtime.{Ended, Journal}
+  alias AshAgent.Runtime.{Ended, Journal, ToolArguments}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
   # The last two are the extension's own.
@@ -112,9 +112,12 @@ defmodule AshAgent.Conversation.Change do
   defp does(:resume, changeset, context), do: turn(changeset, context, :resume)
 
   defp does(:approve, changeset, context) do
-    edit_after(changeset, [status: :paused], fn conversation ->
-      opts = decision(changeset, context)
-      Context.Calls.approve_tool_call(conversation, call_id(changeset), opts)
+    Changeset.after_action(changeset, fn changeset, record ->
+      edit(changeset, record, [status: :paused], fn conversation ->
+        opts = [edited: Changeset.get_argument(changeset, :edited)] ++ decision(changeset, context)
+        tools = Runner.tool_options(changeset, record)
+        ToolArguments.approve(conversation, call_id(changeset), opts, tools)
+      end)
     end)
   end
 

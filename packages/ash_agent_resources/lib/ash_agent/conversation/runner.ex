@@ -278,6 +278,15 @@ defmodule AshAgent.Conversation.Runner do
     )
   end
 
+  @doc "The options with which a turn of a record would check the arguments of its calls."
+  def tool_options(changeset, record) do
+    resource = changeset.resource
+    given = [tools: fn -> Info.tools(resource, record) end]
+    own = Keyword.merge(Info.option(resource, :options), given)
+    own = Keyword.merge(own, changeset.context[:ash_agent][:options] || [])
+    Keyword.take(own, [:tools, :check_arguments])
+  end
+
   defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
 
   @doc "Waits for the sessions that a process has begun, and for those that wait for them."

@@ -107,7 +107,7 @@ defmodule AshAgent.Conversation.Transformer do
     )
     |> update(:say, message() ++ [argument(:key, :string)] ++ wait())
     |> update(:resume, wait())
-    |> update(:approve, [call(), argument(:arguments, :map)])
+    |> update(:approve, [call(), argument(:arguments, :map), argument(:edited, :map)])
     |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
