@@ -68,10 +68,29 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
+  @doc "Gives a message that waits to the turn that runs, if that has the same rights, or else runs it as `run/3` does."
+  def steer(%__MODULE__{} = turn, id, wait?) do
+    own = [runtime_context: turn.runtime_context]
+
+    steered =
+      unless_gone(fn ->
+        with {:running, session} <- session_status({turn.resource, turn.tenant, turn.id}),
+             do: Session.steer_stored(session, id, own)
+      end)
+
+    if steered == :ok do
+      Notices.notify_said(turn, id)
+      turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+      {:ok, Ash.Resource.put_metadata(turn.record, :steered, true)}
+    else
+      run(turn, {:prompt, id}, wait?)
+    end
+  end
+
   @doc "Runs a message that waits, or what the conversation needs, and returns what the action returns."
   def run(%__MODULE__{} = turn, job, wait?) do
     # The metadata are those of an earlier action.
-    turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+    turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt, :steered]))
     with {:prompt, id} <- job, do: Notices.notify_said(turn, id)
     if wait?, do: run(turn, job), else: run_later(turn, job)
   end
@@ -348,6 +367,10 @@ defmodule AshAgent.Conversation.Runner do
 
     if subscribed in [nil, :gone], do: :idle, else: subscribed
   end
+
+  @doc "A stored conversation that waits for decisions, as the turn returned it."
+  def paused(%{value: context}),
+    do: %Paused{context: context, calls: Context.Calls.undecided_tool_calls(context)}
 
   @doc "Changes a conversation that does not run: `:ok` or `{:error, reason}`."
   def edit(store, place, revision, opts, fun, tries \\ @tries)

@@ -105,7 +105,7 @@ defmodule AshAgent.Conversation.Transformer do
       arguments: [source(state), argument(:iteration, :integer), revision()],
       changes: does(:fork)
     )
-    |> update(:say, message() ++ [argument(:key, :string)] ++ wait())
+    |> update(:say, message() ++ [argument(:key, :string), steer()] ++ wait())
     |> update(:resume, wait())
     |> update(:approve, [call(), argument(:arguments, :map), argument(:edited, :map)])
     |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
@@ -155,6 +155,7 @@ defmodule AshAgent.Conversation.Transformer do
     [argument(:input, :string), argument(:parts, {:array, :map}), argument(:metadata, :map)]
   end
 
+  defp steer, do: argument(:steer, :boolean, default: false)
   defp wait, do: [argument(:wait, :boolean, default: true)]
 
   # An id as the resource has it.
