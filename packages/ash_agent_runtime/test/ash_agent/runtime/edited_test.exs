@@ -1,6 +1,8 @@
 defmodule AshAgent.Runtime.EditedTest do
   use ExUnit.Case, async: true
 
+  @moduletag :capture_log
+
   import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
 
   alias AshAgent.{Context, Runtime, Session, Sessions, Store}
@@ -222,7 +224,6 @@ defmodule AshAgent.Runtime.EditedTest do
          )}
       ] do
     test "#{what} denies edited arguments" do
-      Logger.put_module_level(AshAgent.Runtime.Events, :none)
       opts = opts([mail("a", "everybody")], unquote(more))
       {:paused, %{context: context}} = Runtime.run(Context.new("Tell them"), opts)
 
