@@ -152,7 +152,7 @@ defmodule AshAgent.Context.Calls do
       iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "done"}}])
       iex> [_user, _call, %{content: [result]}] = AshAgent.Context.to_messages(context)
       iex> result.content
-      ~s(A person changed the arguments of this call to: {"path":"/tmp"}\n\ndone)
+      ~s(A person changed the arguments of this call to: {"path":"/tmp"}\\n\\ndone)
   """
   @doc since: "0.1.0"
   @spec approve_tool_call(Context.t(), String.t(), keyword()) :: Context.t()
