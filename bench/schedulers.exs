@@ -371,6 +371,7 @@ defmodule AshAgent.Bench.Schedulers do
       {"load/1, with a view", fn -> Context.load(dump) end},
       {"approve_tool_call/2 of 10000",
        fn -> Context.Calls.approve_tool_call(waiting, "new_9999") end},
+      {"ask_again/2 of 10000", fn -> Context.Calls.ask_again(waiting) end},
       {"deny_tool_call/3 of 10000",
        fn -> Context.Calls.deny_tool_call(waiting, "new_9999", "no") end},
       {"tool_call_status/2", fn -> Context.Calls.tool_call_status(waiting, "none") end},

@@ -61,6 +61,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :fork} => [context],
       {Context, :put_system_prompt} => [context, "Hi"],
       {Context.Calls, :ask_about_tool_call} => [context, "a", %{}],
+      {Context.Calls, :ask_again} => [context],
       {Context.Calls, :approve_tool_call} => [context, "a"],
       {Context.Calls, :deny_tool_call} => [context, "a", nil],
       {Context.Audit, :add_failure} => [context, %{kind: :closed}],

@@ -21,7 +21,8 @@ defmodule AshAgent.Context.Calls do
           required(:by) => term(),
           required(:at) => DateTime.t(),
           required(:reason) => term(),
-          optional(:arguments) => map()
+          optional(:arguments) => map(),
+          optional(:edited) => map() | String.t()
         }
 
   @typedoc "The times at which the tool of a call started and ended."
@@ -71,6 +72,8 @@ defmodule AshAgent.Context.Calls do
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}, %{id: "b", name: :list}])
       iex> context |> AshAgent.Context.Calls.approve_tool_call("b") |> AshAgent.Context.Calls.undecided_tool_calls()
       [%{id: "a", name: :delete, arguments: %{}}]
+
+  A call has `edited: true` if a person wrote these arguments, see `approve_tool_call/3`, and has to decide about them once more.
   """
   @doc since: "0.1.0"
   @spec undecided_tool_calls(Context.t()) :: [map()]
@@ -99,6 +102,27 @@ defmodule AshAgent.Context.Calls do
     do: ref |> Native.context_undecided_calls(true) |> Reply.ok!()
 
   @doc """
+  Asks once more about all calls that were approved and have no result, and returns the new context.
+
+  Whoever decides then is shown the arguments that were approved. `AshAgent.Context.fork/2` does the same in the fork.
+
+  ## Options
+
+  #{Options.docs(:change)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
+      iex> context = context |> AshAgent.Context.Calls.approve_tool_call("a") |> AshAgent.Context.Calls.ask_again()
+      iex> AshAgent.Context.Calls.asked_tool_calls(context)
+      [%{id: "a", name: :delete, arguments: %{}}]
+  """
+  @doc since: "0.1.0"
+  @spec ask_again(Context.t(), keyword()) :: Context.t()
+  def ask_again(%Context{ref: ref} = context, opts \\ []),
+    do: ref |> Native.context_ask_again(Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
   Records that a pending tool call may run, and returns the new context.
 
   The call stays pending until `AshAgent.Context.add_tool_results/2` answers it. `tool_call_decision/2` returns who approved it and when.
@@ -106,27 +130,37 @@ defmodule AshAgent.Context.Calls do
   An approval is for the call's name and the arguments that `undecided_tool_calls/1` shows: a digest of both is kept with it, and
   `tool_call_approved?/3` compares it with what is about to run.
 
+  A person who wants the call to run with other arguments passes them as `:edited`, a map, or a text for a tool that takes text. The
+  approval is for these; the call stays as the model wrote it, for providers too, and its result tells the model what a person
+  changed the arguments to. `AshAgent.Runtime` takes them through the tool's schema, rules and hooks before it runs the call.
+
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, with `{:illegal_status, id, from,
   :approved}` if the call is already approved or has its result, or with `{:other_arguments, id, paths}` if the person has seen
-  others: `paths` are the first places that differ, each with its keys and 0-based indexes.
+  others: `paths` are the first places that differ, each with its keys and 0-based indexes. `:edited` arguments that such a call cannot
+  have are `{:invalid, [:edited], expected}`.
 
   ## Options
 
-  #{Options.docs(:decide)}
+  #{Options.docs(:approve)}
 
   ## Examples
 
       iex> context = AshAgent.Context.new("Clean up") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :delete}])
       iex> context |> AshAgent.Context.Calls.approve_tool_call("a", by: "ann") |> AshAgent.Context.Calls.tool_call_status("a")
       :approved
+      iex> context = AshAgent.Context.Calls.approve_tool_call(context, "a", by: "ann", edited: %{"path" => "/tmp"})
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:ok, "done"}}])
+      iex> [_user, _call, %{content: [result]}] = AshAgent.Context.to_messages(context)
+      iex> result.content
+      ~s(A person changed the arguments of this call to: {"path":"/tmp"}\\n\\ndone)
   """
   @doc since: "0.1.0"
   @spec approve_tool_call(Context.t(), String.t(), keyword()) :: Context.t()
   def approve_tool_call(%Context{ref: ref} = context, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :decide)
+    opts = Options.validate!(opts, :approve)
 
     ref
-    |> Native.context_approve(id, opts[:arguments], opts[:by], opts[:at])
+    |> Native.context_approve(id, opts[:arguments], opts[:edited], opts[:by], opts[:at])
     |> Reply.put!(context)
   end
 
@@ -196,7 +230,8 @@ defmodule AshAgent.Context.Calls do
 
   @doc """
   Returns the decision about the newest tool call with this id: who made it and when. Returns `nil` if there is none. It
-  has `:arguments` if it was about other arguments than the call's own, see `ask_about_tool_call/4`.
+  has `:arguments` if it was about other arguments than the call's own, see `ask_about_tool_call/4`, and `:edited` if the person who
+  approved wrote others.
 
   ## Examples
 

@@ -46,6 +46,15 @@ defmodule AshAgent.Context.Options do
      "for OpenAI Responses: the same with the id of a conversation that the API keeps."}
   ]
 
+  @decide [
+    {:arguments, [type: {:or, [:map, :string, nil]}, type_doc: "a map or a string"],
+     "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
+       "were shown: others are an error, and nothing is decided. Defaults to those that " <>
+       "`AshAgent.Context.Calls.undecided_tool_calls/1` shows."},
+    {:by, :any, "who decides. Defaults to `nil`."},
+    {:at, time(), "when. Defaults to now."}
+  ]
+
   @own [
     change: [at: at()],
     new: [
@@ -111,14 +120,12 @@ defmodule AshAgent.Context.Options do
        "the fork's id, which must differ from the context's. Defaults to a new UUID v4."},
       {:at, time(), "the time of the fork. Defaults to now."}
     ],
-    decide: [
-      {:arguments, [type: {:or, [:map, :string, nil]}, type_doc: "a map or a string"],
-       "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
-         "were shown: others are an error, and nothing is decided. Defaults to those that " <>
-         "`AshAgent.Context.Calls.undecided_tool_calls/1` shows."},
-      {:by, :any, "who decides. Defaults to `nil`."},
-      {:at, time(), "when. Defaults to now."}
+    approve: [
+      {:edited, [type: {:or, [:map, :string, nil]}, type_doc: "a map or a string"],
+       "the arguments to run the call with, if the person wants others than those shown. Defaults to those."}
+      | @decide
     ],
+    decide: @decide,
     fetch_cost: AshAgent.Prices.schema() ++ [since: first_counted()],
     put_request: [
       {:keep, {:in, [:whole, :hashes]}, [default: :whole],

@@ -1,7 +1,7 @@
 //! NIFs for conversations: adding messages and results, reading them, and deciding about calls.
 
 use ash_agent_context_core::{
-    Context, Cost, Defaults, Error, Iteration, Origin, Stamp, Time, Value,
+    Context, Cost, Defaults, Error, Iteration, Origin, Stamp, Time, ToolCall, Value,
 };
 use rustler::Term;
 
@@ -112,7 +112,7 @@ pub fn to_map(context: On<'_, Context>) -> Term<'_> {
             created_at: context.created_at(),
             updated_at: context.updated_at(),
             origin: Maybe(context.origin()),
-            asked: Maybe(is_asked.then(|| encoder.calls_with(asked))),
+            asked: Maybe(is_asked.then(|| encoder.calls_with(asked, |_| false))),
         }
     )
 }
@@ -150,10 +150,11 @@ pub fn approve(
     context: &Context,
     id: &str,
     shown: Option<Value>,
+    edited: Option<Value>,
     by: Value,
     at: Time,
 ) -> Result<Context, Error> {
-    context.approve_tool_call(id, shown.as_ref(), by, at)
+    context.approve_edited(id, shown.as_ref(), edited, by, at)
 }
 
 pub fn deny(
@@ -168,7 +169,9 @@ pub fn deny(
 }
 
 pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {
-    context.encoder().calls_with(context.undecided_calls(asked))
+    let calls = context.undecided_calls(asked);
+    let is_edited = |call: &ToolCall| context.edited_arguments(&call.id).is_some();
+    context.encoder().calls_with(calls, is_edited)
 }
 
 /// Returns the times at which a call started and ended.

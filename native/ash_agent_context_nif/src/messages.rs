@@ -174,12 +174,21 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Encodes calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.calls_with(calls.map(|call| (call, &call.arguments.value)))
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)), |_| false)
     }
 
-    /// Encodes calls with other arguments than their own.
-    pub fn calls_with(&self, calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>) -> Term<'e> {
+    /// Encodes calls with other arguments than their own, and whether a person wrote these.
+    pub fn calls_with(
+        &self,
+        calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>,
+        is_edited: impl Fn(&ToolCall) -> bool,
+    ) -> Term<'e> {
         self.list(calls.map(|(call, arguments)| {
+            if is_edited(call) {
+                let mut fields = self.call_with(call, arguments);
+                fields.put(atoms::edited(), true);
+                return fields.end();
+            }
             let has_more = call.provider_metadata.is_some() || call.extra.is_some();
             if has_more || call.id.is_empty() || !call.kind.is_function() {
                 return self.call_with(call, arguments).end();

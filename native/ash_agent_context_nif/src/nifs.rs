@@ -129,7 +129,8 @@ nifs! {
 
     // Decisions about calls.
     context_ask(context, id, arguments, at) Log = Context::ask_about_tool_call;
-    context_approve(context, id, arguments, by, at) Log = context::approve;
+    context_ask_again(context, at) Log = Context::ask_again;
+    context_approve(context, id, arguments, edited, by, at) Log = context::approve;
     context_deny(context, id, arguments, reason, by, at) Log = context::deny;
     context_is_approved(context, id, arguments: &Value) Iteration = Context::is_approved;
     context_undecided_calls(context, asked) Iteration = context::undecided_calls;

@@ -225,7 +225,7 @@ maps! {
             true => atoms::approved(),
             false => atoms::denied(),
         },
-        by, at, reason, arguments: Maybe(of.arguments.as_ref()),
+        by, at, reason, arguments: Maybe(of.arguments.as_ref()), edited: Maybe(of.edited.as_ref()),
     }
     Repair = |of| { repair: of.kind, message, id: Maybe(of.id.as_ref()), to: Maybe(of.to.as_ref()) }
     AccountRow = |of| {

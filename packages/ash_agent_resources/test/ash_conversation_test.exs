@@ -307,6 +307,131 @@ for {resource, moduletags, integrations} <- [
       assert Context.Calls.tool_call_approved?(show(chat, :context), "1", %{"path" => "/tmp/x"})
     end
 
+    test "an approval with other arguments runs with these" do
+      answers([delete_call(), "Deleted."])
+      chat = start(%{input: "Delete it"})
+      shown = %{arguments: %{"path" => "/tmp/x"}}
+      edit = &@resource.approve(chat, "1", Map.put(shown, :edited, &1), opts(actor: @mia))
+
+      parameters = %{"type" => "object", "properties" => %{"path" => %{"type" => "string"}}}
+      delete = %{function: fn %{"path" => path} -> {:ok, path} end, parameters: parameters}
+      Application.put_env(:ash_agent_resources, :tools, fn -> %{delete: delete} end)
+      revision = show(chat, :revision)
+      assert {:error, %{errors: [error]}} = edit.(%{"path" => 5})
+      assert AshAgent.Conversation.Error.field(error) == :edited
+      assert Exception.message(error) =~ "/path: expected a string"
+      Application.put_env(:ash_agent_resources, :tools, fn -> raise "SECRET" end)
+      assert {:error, %{errors: [error]}} = edit.(%{"path" => "/tmp/y"})
+      refute Exception.message(error) =~ "SECRET"
+      assert show(chat, :revision) == revision
+
+      Application.put_env(:ash_agent_resources, :tools, fn -> %{delete: delete} end)
+
+      assert {:error, %Ash.Error.Forbidden{}} =
+               @resource.approve(chat, "1", %{edited: %{}}, opts())
+
+      assert {:ok, chat} = edit.(%{"path" => "/tmp/y"})
+      chat = @resource.resume!(chat, opts())
+      context = show(chat, :context)
+      assert [call] = Context.get_iteration(context, 1).tool_calls
+      assert call.arguments == %{"path" => "/tmp/x"} and call.result == {:ok, "/tmp/y"}
+
+      assert %{by: "m1", edited: %{"path" => "/tmp/y"}} =
+               Context.Calls.tool_call_decision(context, "1")
+
+      [_system, _user, _call, %{content: [told]} | _] = Context.to_messages(context)
+      assert told.content =~ ~s(changed the arguments of this call to: {"path":"/tmp/y"})
+    end
+
+    test "a message steers the turn that runs, if that is the same person's" do
+      test = self()
+
+      llm(fn context ->
+        send(test, {:asked, self(), last_text(context), length(Context.to_messages(context))})
+        receive do: ({:answer, answer} -> {:ok, answer})
+      end)
+
+      chat = start()
+      same = %{shared: %{locale: "de"}}
+      ann = Task.async(fn -> @resource.say!(chat, "Think", opts(context: same)) end)
+      assert_receive {:asked, model, "Think", 2}
+
+      steered = @resource.say!(chat, "Shorter!", %{steer: true, key: "k1"}, opts(context: same))
+      assert steered.__metadata__.steered
+
+      again =
+        @resource.say!(
+          chat,
+          "Shorter!",
+          %{steer: true, key: "k1", wait: false},
+          opts(context: same)
+        )
+
+      refute again.__metadata__[:steered]
+
+      # Neither another person nor another scope has these rights.
+      others = [
+        {"By mia", opts(actor: @mia, context: same)},
+        {"Elsewhere", opts(context: %{shared: %{locale: "fr"}})},
+        {"Bare", opts()}
+      ]
+
+      for {text, opts} <- others do
+        said = @resource.say!(chat, text, %{steer: true, wait: false}, opts)
+        refute said.__metadata__[:steered]
+      end
+
+      assert {:error, %Ash.Error.Forbidden{}} =
+               @resource.say(chat, "Me too", %{steer: true}, opts(actor: @bob))
+
+      send(model, {:answer, %{tool_calls: [%{id: "w", name: "whoami"}]}})
+      assert_receive {:asked, model, "Shorter!", 5}
+      send(model, {:answer, %{content: "Short."}})
+      assert Task.await(ann, :infinity).__metadata__.run.output == "Short."
+
+      for _other <- others do
+        assert_receive {:asked, model, text, _count}
+        assert text in Enum.map(others, &elem(&1, 0))
+        send(model, {:answer, %{tool_calls: [%{id: "w", name: "whoami"}]}})
+        assert_receive {:asked, model, [%{content: json}], _count}
+        assert Context.JSON.decode!(json)["name"] == if(text == "By mia", do: "mia", else: "ann")
+        send(model, {:answer, %{content: "Done."}})
+      end
+
+      until(fn -> show(chat, :status) == :idle end)
+      assert Store.waiting(store(), key(chat)) == {:ok, []}
+      assert Enum.count(texts(chat), &(&1 == "Shorter!")) == 1
+      refute inspect(show(chat, :transcript)) =~ "k1"
+
+      # Nothing runs: it is a message like any other.
+      echo()
+      chat = @resource.say!(chat, "Hi", %{steer: true}, opts())
+      assert chat.__metadata__.run.output == "You said: Hi"
+    end
+
+    test "a message that comes again while its turn waits returns as the first time" do
+      answers([delete_call(), "Deleted.", delete_call("2")])
+      chat = start()
+      say = &@resource.say(chat, &1, %{key: &2}, opts())
+      assert {:ok, first} = say.("Delete it", "k1")
+      assert {:ok, again} = say.("Delete it", "k1")
+
+      assert %Paused{calls: [%{id: "1"}] = calls} = again.__metadata__.run
+      assert calls == first.__metadata__.run.calls
+      assert reason(say.("And that", "k2")) == :paused
+
+      assert {:ok, %{}} =
+               @resource.say(chat, "Delete it", %{key: "k1", wait: false, steer: true}, opts())
+
+      @resource.approve!(chat, "1", opts(actor: @mia))
+      @resource.resume!(chat, opts())
+      assert {:ok, %{}} = say.("And that", "k2")
+      assert {:ok, earlier} = say.("Delete it", "k1")
+      refute earlier.__metadata__[:run]
+      assert Enum.count(texts(chat), &(&1 == "Delete it")) == 1
+      assert Store.waiting(store(), key(chat)) == {:ok, []}
+    end
+
     test "a denial is read by the model" do
       answers([delete_call(), "Then not."])
       chat = start(%{input: "Delete it"})

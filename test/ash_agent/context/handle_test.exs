@@ -90,6 +90,7 @@ defmodule AshAgent.Context.HandleTest do
     ],
     Context.Calls => [
       ask_about_tool_call: ["a", %{}],
+      ask_again: [],
       asked_tool_calls: [],
       approve_tool_call: ["a"],
       deny_tool_call: ["a"],

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::ToolCall;
-use crate::log::decision::{CallStatus, Decision, Stage};
+use crate::log::decision::{CallStatus, Decision, Decisions, Stage};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::kind::CallKind;
 use crate::log::message::{Outcome, Output, Status};
@@ -48,13 +48,16 @@ impl Context {
         arguments: Option<Value>,
         at: Time,
     ) -> Result<Self, Error> {
-        let (slot, call, asked) = self.find_undecided(id, "asked")?;
-        let arguments = arguments
-            .or_else(|| asked.cloned())
-            .filter(|shown| *shown != call.arguments.value);
-        Ok(self.with_decision(at, |exchange| {
-            exchange.decisions.set(slot, Stage::Asked(arguments))
-        }))
+        let (slot, call, decisions) = self.find_undecided(id, "asked")?;
+        let asked = decisions.asked_arguments(slot);
+        let arguments = arguments.or_else(|| asked.cloned());
+        let stage = match arguments {
+            Some(arguments) if decisions.edited(slot) == Some(&arguments) => {
+                Stage::AskedAgain(arguments)
+            }
+            arguments => Stage::Asked(arguments.filter(|shown| *shown != call.arguments.value)),
+        };
+        Ok(self.with_decision(at, |exchange| exchange.decisions.set(slot, stage)))
     }
 
     /// Lets a pending call run, with the arguments that it was asked about with, or else its own. `shown` are those that
@@ -69,17 +72,41 @@ impl Context {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let (slot, call, asked) = self.find_undecided(id, "approved")?;
+        self.approve_edited(id, shown, None, by, at)
+    }
+
+    /// The same with arguments that whoever decides wrote in the place of those shown. The call stays as the model wrote it, and
+    /// its result tells the model of them. The digest is that of the edited arguments: a version that does not know them
+    /// finds that others were approved, and does not run the call.
+    ///
+    /// # Errors
+    /// As [`Context::approve_tool_call`]; [`Error::Invalid`] for arguments that such a call cannot have.
+    pub fn approve_edited(
+        &self,
+        id: &str,
+        shown: Option<&Value>,
+        edited: Option<Value>,
+        by: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let (slot, call, decisions) = self.find_undecided(id, "approved")?;
+        let asked = decisions.asked_arguments(slot);
         let own = &call.arguments.value;
         let to_run = asked.unwrap_or(own);
         check_shown(id, shown, to_run)?;
+        if let Some(edited) = &edited {
+            check_edited(call, edited)?;
+        }
+        let edited = edited.filter(|edited| edited != to_run);
+        let edited = edited.or_else(|| decisions.edited(slot).cloned());
         let decision = Decision {
             approved: true,
             by,
             at,
             reason: Value::Nil,
-            digest: Some(digest(call, to_run)),
+            digest: Some(digest(call, edited.as_ref().unwrap_or(to_run))),
             arguments: asked.filter(|asked| *asked != own).cloned(),
+            edited,
         };
         // There is nothing to run for a request for approval: the provider waits for the word.
         let is_word = call.kind == CallKind::McpApproval;
@@ -104,7 +131,8 @@ impl Context {
         by: Value,
         at: Time,
     ) -> Result<Self, Error> {
-        let (slot, call, asked) = self.find_undecided(id, "denied")?;
+        let (slot, call, decisions) = self.find_undecided(id, "denied")?;
+        let asked = decisions.asked_arguments(slot);
         check_shown(id, shown, asked.unwrap_or(&call.arguments.value))?;
         let outcome = make_denial(&reason);
         let decision = Decision {
@@ -113,6 +141,7 @@ impl Context {
             at,
             reason,
             arguments: asked.cloned(),
+            edited: None,
             digest: None,
         };
         Ok(self.with_decision(at, |exchange| {
@@ -158,7 +187,7 @@ impl Context {
         self.open_calls().filter_map(|(slot, call, exchange)| {
             let decision = exchange.decision(slot);
             let shown = match decision {
-                Some(decision) => decision.arguments.as_ref(),
+                Some(decision) => decision.edited.as_ref().or(decision.arguments.as_ref()),
                 None => exchange.decisions.asked_arguments(slot),
             };
             let shown = shown.unwrap_or(&call.arguments.value);
@@ -190,7 +219,7 @@ impl Context {
         };
         match found {
             Some((slot, call, exchange)) if status == CallStatus::Pending => {
-                Ok((slot, call, exchange.decisions.asked_arguments(slot)))
+                Ok((slot, call, &exchange.decisions))
             }
             _ => Err(Error::IllegalStatus {
                 id: id.into(),
@@ -227,6 +256,20 @@ impl Context {
         exchange.decision(slot)
     }
 
+    /// Returns the arguments that a person wrote in the place of those of a call without a result.
+    #[must_use]
+    pub fn edited_arguments(&self, id: &str) -> Option<&Value> {
+        let (slot, _, exchange) = self.current().last().and_then(|entry| place(entry, id))?;
+        let edited = exchange.decisions.edited(slot);
+        edited.filter(|_| exchange.slot(slot).is_none())
+    }
+
+    /// Asks again about the calls that were approved and have no result.
+    #[must_use]
+    pub fn ask_again(&self, at: Time) -> Self {
+        self.with_decision(at, Exchange::ask_again)
+    }
+
     /// Returns when the tool of the newest call of this id started and ended, if that is known.
     pub fn tool_call_times(&self, id: &str) -> Option<(Time, Time)> {
         let (slot, _, exchange) = self.find_call(id)?;
@@ -241,8 +284,8 @@ impl Context {
     }
 }
 
-/// An undecided call with its slot, and the arguments that somebody was asked about.
-type Undecided<'a> = (usize, &'a ToolCall, Option<&'a Value>);
+/// An undecided call with its slot, and the decisions of its exchange.
+type Undecided<'a> = (usize, &'a ToolCall, &'a Decisions);
 
 fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
     let slot = entry.message.find_call(id)?;
@@ -259,6 +302,20 @@ fn check_shown(id: &str, shown: Option<&Value>, to_run: &Value) -> Result<(), Er
             paths: find_differences(shown, to_run, MOST_DIFFERENCES),
         }),
     }
+}
+
+/// A person writes what a model could have written.
+fn check_edited(call: &ToolCall, edited: &Value) -> Result<(), Error> {
+    let (fits, expected) = match (call.kind, edited) {
+        (CallKind::McpApproval, _) => (false, "none: the provider runs this call as it is"),
+        (CallKind::Custom, Value::Binary(_)) => (true, ""),
+        (CallKind::Custom, _) => (false, "a text: the tool takes text"),
+        (_, Value::Map(_)) => (true, ""),
+        _ => (false, "a map of arguments"),
+    };
+    let path = || vec![Value::atom("edited")];
+    fits.then_some(())
+        .ok_or_else(|| Error::invalid(path(), expected))
 }
 
 /// An approval holds for the name and the arguments in this digest.

@@ -62,7 +62,12 @@ impl<'a> LogText<'a> {
                 content => each_part(content.parts(), take),
             },
             Self::Call(_, call) => each_value(&call.arguments.value, take),
-            Self::Decision(_, _, decision) => each_value(&decision.reason, take),
+            Self::Decision(_, _, decision) => {
+                let edited = decision.edited.iter();
+                edited
+                    .chain([&decision.reason])
+                    .for_each(|value| each_value(value, &mut take));
+            }
             Self::Result(_, _, outcome) => match &outcome.output {
                 Output::Parts(parts) => each_part(parts, take),
                 Output::Value(_) => take(&outcome.words()),
@@ -129,10 +134,17 @@ fn call_text(call: &ToolCall, masks: Option<&Masks>) -> String {
 }
 
 fn decision_text(call: &ToolCall, decision: &Decision, masks: Option<&Masks>) -> String {
-    let reason = masks.map(|masks| masks.value(&decision.reason));
-    let reason = wording::reason(reason.as_ref().unwrap_or(&decision.reason));
-    match decision.approved {
-        true => format!("{} was approved", call.name.as_str()),
-        false => format!("{} was denied: {reason}", call.name.as_str()),
+    let masked = |value: &Value| masks.map_or_else(|| value.clone(), |masks| masks.value(value));
+    let name = call.name.as_str();
+    match (&decision.edited, decision.approved) {
+        (Some(edited), _) => {
+            let edited = json::write(&masked(edited));
+            format!("{name} was approved with other arguments: {edited}")
+        }
+        (None, true) => format!("{name} was approved"),
+        (None, false) => {
+            let reason = wording::reason(&masked(&decision.reason));
+            format!("{name} was denied: {reason}")
+        }
     }
 }

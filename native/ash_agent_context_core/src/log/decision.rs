@@ -21,6 +21,8 @@ pub struct Decision {
     pub reason: Value,
     /// The arguments that were decided about, where the call's own are others.
     pub arguments: Option<Value>,
+    /// The arguments that whoever approved wrote in the place of those.
+    pub edited: Option<Value>,
     /// The digest of the name and the arguments that an approval holds for. Releases that did not bind approvals left none;
     /// theirs hold for the call as it stands.
     pub digest: Option<Box<str>>,
@@ -30,7 +32,8 @@ impl Decision {
     pub(crate) fn size(&self) -> Size {
         let size = self.by.size().plus(self.reason.size());
         let digest = self.digest.as_ref().map_or(0, |text| text.len());
-        let arguments = self.arguments.as_ref().map(Value::size).unwrap_or_default();
+        let arguments = self.arguments.iter().chain(&self.edited);
+        let arguments: Size = arguments.map(Value::size).sum();
         size.plus(arguments).plus(Size::new(3, digest))
     }
 }
@@ -63,6 +66,8 @@ impl CallStatus {
 pub(crate) enum Stage {
     /// Somebody has to decide about a run with these arguments, or with the call's own.
     Asked(Option<Value>),
+    /// The same with arguments that a person wrote, whose approval has come to nothing.
+    AskedAgain(Value),
     /// Somebody has decided.
     Decided(Decision),
 }
@@ -71,6 +76,7 @@ impl Stage {
     fn size(&self) -> Size {
         match self {
             Self::Asked(arguments) => arguments.as_ref().map(Value::size).unwrap_or_default(),
+            Self::AskedAgain(edited) => edited.size(),
             Self::Decided(decision) => decision.size(),
         }
     }
@@ -87,18 +93,31 @@ impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
         match self.stage(slot)? {
             Stage::Decided(decision) => Some(decision),
-            Stage::Asked(_) => None,
+            Stage::Asked(_) | Stage::AskedAgain(_) => None,
         }
     }
 
     pub fn is_asked(&self, slot: usize) -> bool {
-        matches!(self.stage(slot), Some(Stage::Asked(_)))
+        matches!(
+            self.stage(slot),
+            Some(Stage::Asked(_) | Stage::AskedAgain(_))
+        )
     }
 
     pub fn asked_arguments(&self, slot: usize) -> Option<&Value> {
         match self.stage(slot)? {
             Stage::Asked(arguments) => arguments.as_ref(),
+            Stage::AskedAgain(edited) => Some(edited),
             Stage::Decided(_) => None,
+        }
+    }
+
+    /// Returns the arguments that a person wrote in the place of the model's.
+    pub fn edited(&self, slot: usize) -> Option<&Value> {
+        match self.stage(slot)? {
+            Stage::Asked(_) => None,
+            Stage::AskedAgain(edited) => Some(edited),
+            Stage::Decided(decision) => decision.edited.as_ref(),
         }
     }
 
@@ -119,8 +138,10 @@ impl Decisions {
     pub fn ask_again(&mut self, of: impl Fn(usize) -> bool) {
         let slots: Vec<usize> = self.steps.keys().copied().collect();
         for slot in slots.into_iter().filter(|slot| of(*slot)) {
-            if let Some(arguments) = self.get(slot).map(|decision| decision.arguments.clone()) {
-                self.set(slot, Stage::Asked(arguments));
+            if let Some(decision) = self.get(slot) {
+                let shown = || Stage::Asked(decision.arguments.clone());
+                let edited = decision.edited.clone();
+                self.set(slot, edited.map_or_else(shown, Stage::AskedAgain));
             }
         }
     }

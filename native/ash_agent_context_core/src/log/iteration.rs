@@ -353,6 +353,7 @@ impl Iteration {
         }
         self.update_exchange(|exchange| {
             for (place, (_, outcome)) in places.into_iter().zip(results) {
+                let outcome = outcome.of_edited(exchange.decisions.edited(place));
                 exchange.fill(place, outcome);
             }
             exchange.add_metadata(metadata);

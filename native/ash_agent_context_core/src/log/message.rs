@@ -217,6 +217,9 @@ pub struct Outcome {
     pub ran: Option<(Time, Time)>,
     /// The kind of error, such as the name of an exception.
     pub error_type: Option<Box<str>>,
+    /// The arguments that a person wrote in the place of the model's, which reads of them before the result. With parts, that is the
+    /// first of these.
+    pub(crate) edited: Option<Value>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// The text for the model, where it differs from the output. Made with the result, so that reading a conversation copies
@@ -271,6 +274,7 @@ impl Outcome {
             status,
             ran: None,
             error_type: None,
+            edited: None,
             extra: None,
             text: describe(status, &output),
             output,
@@ -282,6 +286,37 @@ impl Outcome {
         self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
         self
+    }
+
+    /// Returns the result of a call whose arguments a person has changed.
+    pub(crate) fn of_edited(mut self, edited: Option<&Value>) -> Self {
+        if let (Some(edited), Output::Parts(parts)) = (edited, &mut self.output) {
+            let first = Part::text(tell_edited(edited).into_bytes().into());
+            self.size = self.size.plus(first.size());
+            let parts = std::mem::take(parts).into_vec();
+            self.output = Output::Parts(std::iter::once(first).chain(parts).collect());
+        }
+        self.with_edited(edited.cloned())
+    }
+
+    /// The same if parts have the words about it already.
+    pub(crate) fn with_edited(mut self, edited: Option<Value>) -> Self {
+        if let Some(edited) = edited {
+            self.size = self.size.plus(edited.size());
+            self.text = self.text_beside(&edited).map(Into::into);
+            self.edited = Some(edited);
+        }
+        self
+    }
+
+    /// Returns the text for the model with these arguments that a person wrote.
+    pub(crate) fn text_beside(&self, edited: &Value) -> Option<String> {
+        let text = match (describe(self.status, &self.output), &self.output) {
+            (Some(text), _) => text.into_string().into(),
+            (None, Output::Value(Value::Binary(bytes))) => letters::utf8(bytes),
+            _ => return None,
+        };
+        Some(format!("{}\n\n{text}", tell_edited(edited)))
     }
 
     pub(crate) const fn with_times(mut self, ran: Option<(Time, Time)>) -> Self {
@@ -302,6 +337,16 @@ impl Outcome {
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.status != Status::Ok
+    }
+
+    /// Returns the result if it may go as an object, without words before it.
+    pub(crate) fn as_object(&self) -> Option<&Map> {
+        match &self.output {
+            Output::Value(Value::Map(map)) if !self.is_error() && self.edited.is_none() => {
+                Some(map)
+            }
+            _ => None,
+        }
     }
 
     /// Returns how much there is to walk and to copy.
@@ -333,6 +378,15 @@ impl Outcome {
             _ => None,
         }
     }
+}
+
+/// Returns what the model is told of a call whose arguments a person has changed.
+pub(crate) fn tell_edited(edited: &Value) -> String {
+    let edited = match edited {
+        Value::Binary(text) => letters::utf8(text),
+        edited => json::write(edited).into(),
+    };
+    format!("A person changed the arguments of this call to: {edited}")
 }
 
 /// Returns the text of a result that is not text itself.

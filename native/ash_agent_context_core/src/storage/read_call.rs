@@ -120,8 +120,11 @@ fn read_state(
         Some(Node::Value(Value::Bool(was_asked))) => was_asked || asked.is_some(),
         Some(_) => return Err(wrong("was_asked", "true or false")),
     };
+    let edited = Given::<Edited>::read(fields, "edited")?;
     let fits = match (&decision, ended) {
-        (Some(decision), _) if !decision.approved => ended == Some(Status::Denied),
+        (Some(decision), _) if !decision.approved => {
+            ended == Some(Status::Denied) && decision.edited.is_none()
+        }
         (Some(_), None) => status == "approved",
         (Some(_), Some(status)) => status != Status::Denied,
         (None, _) => status != "approved" && status != "denied",
@@ -129,8 +132,8 @@ fn read_state(
     if !fits {
         return Err(wrong("decision", "the decision that the status tells of"));
     }
-    let (decision, is_asked, asked, ended) = match trust.approvals {
-        Approvals::Keep => (decision, is_asked, asked, ended),
+    let (decision, is_asked, asked, edited, ended) = match trust.approvals {
+        Approvals::Keep => (decision, is_asked, asked, edited, ended),
         // A stranger cannot let a call run by writing that somebody has approved it: it needs a decision still.
         Approvals::Drop => {
             let waits = is_open && (is_asked || decision.is_some());
@@ -139,12 +142,15 @@ fn read_state(
                 Status::Denied => Status::Error,
                 other => other,
             });
-            (None, waits, None, ended)
+            (None, waits, None, None, ended)
         }
     };
     match decision {
         Some(decision) => exchange.decisions.set(slot, Stage::Decided(decision)),
-        None if is_asked => exchange.decisions.set(slot, Stage::Asked(asked)),
+        None if is_asked => {
+            let stage = edited.map_or(Stage::Asked(asked), Stage::AskedAgain);
+            exchange.decisions.set(slot, stage);
+        }
         None => {}
     }
     match (ended, fields.take_given("result")) {
@@ -178,8 +184,10 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
         ));
     }
     let error_type = Given::<Text>::read(&mut fields, "error_type")?;
+    let edited = Given::<Edited>::read(&mut fields, "edited")?;
     Ok(Outcome::new(status, output)
         .with_times(started.zip(ended))
         .with_error_type(error_type.as_deref())
+        .with_edited(edited)
         .with_extra(fields.keep_rest()?))
 }

@@ -260,6 +260,11 @@ kinds! {
         map @ Value::Map(_) => Ok(map),
         _ => Err(Error::expected("the arguments that were shown, a map")),
     };
+    /// The arguments that a person wrote.
+    Edited(Value): tagged::value, |node, form| match form.read_term(node)? {
+        edited @ (Value::Map(_) | Value::Binary(_)) => Ok(edited),
+        _ => Err(Error::expected("the arguments that a person wrote, a map or a text")),
+    };
     /// The reason why a message broke off.
     Broken(Value): |json, reason| json.object(|json| tagged::value(json.key("reason"), reason)), |node, form| {
         let mut fields = fields(node, "why the message broke off", form)?;

@@ -78,6 +78,7 @@ stored!(Decision, "a decision" {
     at: "at" When,
     reason: "reason" Term,
     arguments: "arguments" Given<Seen>,
+    edited: "edited" Given<Edited>,
     digest: "digest" Given<Digest>,
 });
 

@@ -105,6 +105,11 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
             Of::write(decision, "decision", json);
         }
         match exchange.decisions.asked_arguments(slot) {
+            Some(edited) if exchange.decisions.edited(slot).is_some() => {
+                // A version that does not know them asks about the call's own.
+                json.key("was_asked").value(&true);
+                Edited::write(edited, "edited", json);
+            }
             Some(arguments) => tagged::value(json.key("asked"), arguments),
             None if exchange.decisions.is_asked(slot) => json.key("was_asked").value(&true),
             None => {}
@@ -120,6 +125,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
                     json.key("ended_at").text(&time::to_text(ended));
                 }
                 Given::<Text>::write(&outcome.error_type, "error_type", json);
+                Given::<Edited>::write(&outcome.edited, "edited", json);
                 unknown(json, outcome.extra.as_ref());
             });
         }

@@ -252,6 +252,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if let Some(arguments) = &decision.arguments {
             self.value(json, "arguments", arguments);
         }
+        if let Some(edited) = &decision.edited {
+            self.value(json, "edited", edited);
+        }
     }
 
     fn result(&mut self, json: &mut JsonObject<'_>, outcome: &Outcome) {

@@ -13,7 +13,7 @@ use crate::log::call::{Arguments, ToolCall};
 use crate::log::failed::FailedRequest;
 use crate::log::media::words_of;
 use crate::log::media_type::{is_text, normal};
-use crate::log::message::{Message, Outcome, Output};
+use crate::log::message::{tell_edited, Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source, AUDIO_ID};
 use crate::log::served::whole_pairs;
 use crate::value::cost::Cost;
@@ -321,11 +321,24 @@ impl Masks {
 
     pub(crate) fn output(&self, outcome: &Outcome) -> Option<Output> {
         match &outcome.output {
-            Output::Parts(parts) => Some(Output::Parts(self.parts(parts))),
+            Output::Parts(parts) => {
+                let mut shown = self.parts(parts);
+                if let (Some(edited), Some(first)) = (&outcome.edited, shown.first_mut()) {
+                    let told = tell_edited(&self.value(edited));
+                    *first = Part::text(self.bytes(told.as_bytes()));
+                }
+                Some(Output::Parts(shown))
+            }
             // A pattern may match a key and the value after it: the text decides.
             Output::Value(_) => {
-                let text = self.text(outcome.text()?)?;
-                Some(Output::Value(Value::text(&text)))
+                let text = outcome.text()?;
+                let edited = outcome.edited.as_ref().map(|edited| self.value(edited));
+                let beside = edited.and_then(|edited| outcome.text_beside(&edited));
+                let beside = beside.filter(|beside| beside.as_bytes() != text);
+                let masked = self.text(beside.as_ref().map_or(text, |beside| beside.as_bytes()));
+                masked
+                    .or(beside)
+                    .map(|text| Output::Value(Value::text(&text)))
             }
         }
     }

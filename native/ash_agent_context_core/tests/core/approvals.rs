@@ -1,7 +1,9 @@
 //! What was approved is what runs.
 
-use crate::make::{at, reload, stamp, Talk};
-use ash_agent_context_core::{Approvals, CallStatus, Context, Error, Stamp, Structs, Trust, Value};
+use crate::make::{at, conversation, reload, sent, stamp, Talk};
+use ash_agent_context_core::{
+    Approvals, CallStatus, Context, Error, Masks, Provider, Stamp, Structs, Trust, Value,
+};
 use proptest::prelude::*;
 
 /// A conversation that waits for a call with these arguments.
@@ -452,6 +454,132 @@ proptest! {
             for given in [&own, &other] {
                 prop_assert_eq!(context.is_approved("a", given), given == to_run);
             }
+        }
+    }
+}
+
+fn edit(context: &Context, edited: Value) -> Result<Context, Error> {
+    context.approve_edited("a", None, Some(edited), Value::text("ann"), at(0))
+}
+
+/// Whoever changes the arguments of a call approves these and no others.
+#[test]
+fn an_edited_call_is_approved_with_what_the_person_wrote() {
+    let own = waiting(&path("x"));
+    let asked = own.ask_about_tool_call("a", Some(path("y")), at(0));
+    for (context, shown) in [(own.clone(), "x"), (asked.unwrap(), "y")] {
+        let edited = stored(&edit(&context, path("z")).unwrap());
+        for (written, is_approved) in [("x", false), ("y", false), ("z", true)] {
+            assert_eq!(edited.is_approved("a", &path(written)), is_approved);
+        }
+        let decision = edited.tool_call_decision("a").unwrap();
+        assert_eq!(decision.edited, Some(path("z")));
+        assert_eq!(edited.edited_arguments("a"), Some(&path("z")));
+        assert!(edit(&edited, path("q")).is_err());
+        assert!(edited
+            .deny_tool_call("a", None, Value::Nil, Value::Nil, at(0))
+            .is_err());
+
+        // What was shown is checked first, and arguments that stay the same are not edited.
+        let refused =
+            context.approve_edited("a", Some(&path("q")), Some(path("z")), Value::Nil, at(0));
+        assert!(matches!(refused, Err(Error::OtherArguments { .. })));
+        let same = edit(&context, path(shown)).unwrap();
+        assert!(same == approve(&context, None));
+
+        // A version that does not know them finds an approval of others than the call's own.
+        let text = String::from_utf8(edited.to_snapshot()).unwrap();
+        let older = text.replacen(r#""edited":{"path":"z"},"#, "", 1);
+        assert!(older.len() < text.len(), "{text}");
+        let older = Context::from_snapshot(older.as_bytes()).unwrap();
+        assert!(!older.is_approved("a", &path("x")) && !older.is_approved("a", &path("y")));
+    }
+}
+
+#[test]
+fn an_edited_call_has_arguments_of_its_kind() {
+    let custom = r#"[{"id":"a","name":"run","kind":"custom","arguments":"ls"}]"#;
+    let provider = r#"[{"id":"a","name":"run","kind":"mcp_approval","arguments":{}}]"#;
+    let text = Value::text("ls -l");
+    for (calls, taken, refused) in [
+        (custom, Some(text.clone()), vec![path("x"), Value::Nil]),
+        (provider, None, vec![path("x"), text.clone()]),
+        (
+            r#"[{"id":"a","name":"run","arguments":{}}]"#,
+            Some(path("x")),
+            vec![text.clone(), Value::Nil],
+        ),
+    ] {
+        let context = conversation("Hi").calls(calls);
+        for other in refused {
+            assert!(
+                matches!(edit(&context, other), Err(Error::Invalid { path, .. }) if path == [Value::atom("edited")])
+            );
+        }
+        if let Some(taken) = taken {
+            let edited = stored(&edit(&context, taken.clone()).unwrap());
+            let fork = stored(&edited.fork("f", at(0)));
+            assert_eq!(asked_about(&fork), [taken]);
+            stored(&edited.answers(&[("a", Value::text("done"))]));
+        }
+    }
+}
+
+/// An edit is the person's, also where its approval has come to nothing.
+#[test]
+fn what_is_asked_about_again_is_what_the_person_wrote() {
+    let edited = edit(&waiting(&path("x")), path("z")).unwrap();
+    for context in [edited.fork("f", at(0)), edited.ask_again(at(0))] {
+        let context = stored(&context);
+        assert!(is_asked(&context) && !context.is_approved("a", &path("z")));
+        assert_eq!(asked_about(&context), [path("z")]);
+        assert_eq!(context.edited_arguments("a"), Some(&path("z")));
+        let same = context.ask_about_tool_call("a", None, at(0)).unwrap();
+        assert!(same == context);
+        let again = stored(&approve(&context, Some(&path("z"))));
+        assert_eq!(
+            again.tool_call_decision("a").unwrap().edited,
+            Some(path("z"))
+        );
+        let others = context.ask_about_tool_call("a", Some(path("x")), at(0));
+        assert_eq!(others.unwrap().edited_arguments("a"), None);
+        // A version that does not know them asks about the call's own.
+        let text = String::from_utf8(context.to_snapshot()).unwrap();
+        let older = text.replacen(r#","edited":{"path":"z"}"#, "", 1);
+        assert!(older.len() < text.len(), "{text}");
+        let older = Context::from_snapshot(older.as_bytes()).unwrap();
+        assert!(is_asked(&older));
+        assert_eq!(asked_about(&older), [path("x")]);
+    }
+}
+
+/// The model reads its own call, and in the result what a person made of it, from every provider and under masks.
+#[test]
+fn the_model_is_told_of_edited_arguments() {
+    let secret = |text: &str| path(&format!("{text} \"s3cret\" s3cret"));
+    let parts = || crate::make::value(r#"[{"type":"text","text":"done"}]"#);
+    let masks = || {
+        Masks::new([
+            ("\"s3cret\"".into(), "!".into()),
+            ("s3cret".into(), "#".into()),
+        ])
+    };
+    for result in [Value::text("done"), path("done"), Value::Nil, parts()] {
+        let context = edit(&waiting(&path("own")), secret("z")).unwrap();
+        let context = stored(&context.answers(&[("a", result)]));
+        let masked = context.put_masks(masks().unwrap(), at(0));
+        for provider in Provider::ALL {
+            let body = sent(&context, provider);
+            assert!(body.contains("own"), "{provider:?}: {body}");
+            let told = body.find("A person changed");
+            let told = told.unwrap_or_else(|| panic!("{provider:?}: {body}"));
+            assert!(body[told..].contains("s3cret"), "{provider:?}: {body}");
+            let body = sent(&masked, provider);
+            assert!(
+                body.contains("A person changed") && !body.contains("s3cret"),
+                "{provider:?}: {body}"
+            );
+            assert!(body.contains("z ! #"), "{provider:?}: {body}");
         }
     }
 }

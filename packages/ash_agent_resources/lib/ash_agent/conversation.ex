@@ -116,9 +116,9 @@ defmodule AshAgent.Conversation do
   | action | |
   |---|---|
   | `:start` | creates a conversation. Takes `input` or `parts`, and the public attributes. With a message, the model answers it |
-  | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn. Sent again with the same `key`, it is said once |
+  | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn. Sent again with the same `key`, it is said once. With `steer: true`, the turn that runs reads it, see below |
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
-  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error; a denial may have a `reason` |
+  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
@@ -158,6 +158,13 @@ defmodule AshAgent.Conversation do
   returns with the message stored, and `:resume` answers it later. The other actions return an error with the reason `:busy` while
   a turn is running. Don't use `AshAgent.Sessions` on the same tables: it would continue interrupted turns with its own model and
   without an actor. With the argument `revision`, `:rewind` and `:fork` fail if the conversation has changed since it was read.
+
+  ## Steering
+
+  With `steer: true`, the message of a `:say` goes to the turn that runs: the model reads it with the next results, or once more after its answer.
+  Then the action returns at once, with `steered: true` in the record's metadata; whoever asked for the turn gets its end. If no turn runs, it is as
+  without. So it is if the turn's tools run as somebody else, in another tenant or with another shared context: a turn does nothing for those who may not do it
+  themselves, and their message is the next turn.
 
   ## The actor and the tenant
 

@@ -259,6 +259,14 @@ defmodule AshAgent.Session do
     run_async(session, {:stored, id, opts}, :prompt_stored)
   end
 
+  @doc false
+  # Gives a message that waits in the store as a prompt to the running turn, if that has the same runtime context. Otherwise it goes on
+  # waiting, and the error is :idle, :paused, :other, :full or :taken.
+  def steer_stored(session, id, opts) when is_server(session) and is_binary(id) do
+    opts = Options.validate!(opts, :prompt_stored)
+    call(session, {:steer_stored, id, opts}, :steer)
+  end
+
   @doc """
   Adds a user message to the running turn, and returns `:ok`: the model reads it after all results of the iteration,
   before it is asked again. A model that has answered by then is asked once more.

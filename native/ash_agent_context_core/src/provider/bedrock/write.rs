@@ -187,17 +187,19 @@ fn result(id: &str, outcome: &Outcome, out: &mut Writer<'_>) {
     // Only Claude and Nova take a status; for others the text says it.
     let model = out.options.model;
     let knows_status = model.is_none_or(|of| of.contains("claude") || of.contains("nova"));
-    let mut blocks = out.apart(|out| match &outcome.output {
-        Output::Parts(_) if outcome.is_error() => IN_RESULT.result(outcome, !knows_status, out),
-        Output::Parts(parts) => user_parts(parts, &IN_RESULT, out),
-        Output::Value(Value::Map(map))
-            if !outcome.is_error() && crate::value::structs::struct_text(map).is_none() =>
-        {
+    let object = outcome.as_object();
+    let object = object.filter(|map| crate::value::structs::struct_text(map).is_none());
+    let mut blocks = out.apart(|out| match (&outcome.output, object) {
+        (Output::Parts(_), _) if outcome.is_error() => {
+            IN_RESULT.result(outcome, !knows_status, out);
+        }
+        (Output::Parts(parts), _) => user_parts(parts, &IN_RESULT, out),
+        (Output::Value(_), Some(map)) => {
             out.json.object(|block| {
                 block.field("json", &AsObject(map));
             });
         }
-        Output::Value(_) => {
+        (Output::Value(_), None) => {
             let text = match knows_status {
                 true => out.result_text(outcome),
                 false => out.word_result(outcome),

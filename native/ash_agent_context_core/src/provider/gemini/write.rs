@@ -3,11 +3,10 @@
 use crate::log::call::ToolCall;
 use crate::log::exchange::Exchange;
 use crate::log::media_type::is_text;
-use crate::log::message::{Message, Outcome, Output};
+use crate::log::message::{Message, Outcome};
 use crate::log::part::{Part, PartKind};
 use crate::log::provider::Provider;
 use crate::value::json::AsObject;
-use crate::value::Value;
 
 use super::Room;
 use crate::log::media::{Location, Media};
@@ -189,7 +188,7 @@ fn is_signature(text: &str) -> bool {
 
 /// Returns the object for a result, and the media that go with it.
 fn response<'a>(outcome: &'a Outcome, out: &mut Writer<'_>) -> (String, Vec<&'a Part>) {
-    if let (Output::Value(Value::Map(map)), false) = (&outcome.output, outcome.is_error()) {
+    if let Some(map) = outcome.as_object() {
         let refused = out.options.provider.facts().refused_key;
         if refused.is_some_and(|key| outcome.output.has_key(key)) {
             out.report_change(ChangeKind::ResultToText, "a map", None);

@@ -171,7 +171,7 @@ impl<'a> Outputs<'a, '_, '_> {
     /// Writes the output of commands: as the API has it, as one command's, or any other result as its text.
     fn shell_output(&mut self, call: &ToolCall, outcome: &'a Outcome, item: &mut JsonObject<'_>) {
         let chunks: Option<Vec<&Map>> = match &outcome.output {
-            _ if outcome.is_error() => None,
+            _ if outcome.is_error() || outcome.edited.is_some() => None,
             Output::Value(Value::List(items)) => items.iter().map(chunk).collect(),
             Output::Value(value) => chunk(value).map(|one| vec![one]),
             Output::Parts(_) => None,

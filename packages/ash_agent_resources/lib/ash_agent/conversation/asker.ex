@@ -21,11 +21,18 @@ defmodule AshAgent.Conversation.Asker do
     Map.put(metadata, @key, Map.reject(asker, fn {_name, value} -> value in [nil, %{}] end))
   end
 
+  @doc "The metadata with the key of a message that may be sent again."
+  def put_key(metadata, nil), do: metadata
+  def put_key(metadata, key), do: Map.put(metadata, :idempotency_key, key)
+
+  @doc "Returns the first and the last iteration of the turn with the message of a key, or nil."
+  def find_said(conversation, key), do: Context.find_turn(conversation, :idempotency_key, key)
+
   @doc "The messages as others may see them."
   def hide(messages), do: Enum.map(messages, &hide_one/1)
 
   defp hide_one(%{metadata: %{@key => _asker} = metadata} = message) do
-    case Map.delete(metadata, @key) do
+    case Map.drop(metadata, [@key, :idempotency_key]) do
       none when none == %{} -> Map.delete(message, :metadata)
       metadata -> %{message | metadata: metadata}
     end

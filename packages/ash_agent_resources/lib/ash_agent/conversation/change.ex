@@ -23,9 +23,9 @@ defmodule AshAgent.Conversation.Change do
   |---|---|---|
   | `:start` | create | `input` or `parts`, `metadata`, `wait` |
   | `:fork` | create | `source_id`, `iteration`, `revision` |
-  | `:say` | update | `input` or `parts`, `metadata`, `key`, `wait` |
+  | `:say` | update | `input` or `parts`, `metadata`, `key`, `steer`, `wait` |
   | `:resume` | update | `wait` |
-  | `:approve` | update | `call_id`, `arguments` |
+  | `:approve` | update | `call_id`, `arguments`, `edited` |
   | `:deny` | update | `call_id`, `reason`, `arguments` |
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
@@ -40,7 +40,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
-  alias AshAgent.Runtime.{Ended, Journal}
+  alias AshAgent.Runtime.{Ended, Journal, ToolArguments}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
   # The last two are the extension's own.
@@ -91,30 +91,40 @@ defmodule AshAgent.Conversation.Change do
 
   defp does(:say, changeset, context) do
     message = message(changeset, context)
+    kind = if Changeset.get_argument(changeset, :steer), do: :steer, else: :prompt
 
     changeset
     |> check_message(message, :required)
     |> touch()
     |> Changeset.before_action(&waits_for_nobody/1)
-    |> Changeset.after_action(fn changeset, record ->
-      {:ok, {input, metadata}} = message
-      key = Changeset.get_argument(changeset, :key)
-      opts = if key, do: [id: key, metadata: metadata], else: [metadata: metadata]
+    |> Changeset.after_action(fn
+      %{context: %{ash_agent_said: before}}, record ->
+        {:ok, update_in(record.__metadata__, &(&1 |> Map.delete(:prompt) |> Map.merge(before)))}
 
-      case enqueue(changeset, record, input, opts) do
-        {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
-        {:error, reason} -> fail(reason)
-      end
+      changeset, record ->
+        {:ok, {input, metadata}} = message
+        key = Changeset.get_argument(changeset, :key)
+        opts = [metadata: Asker.put_key(metadata, key)]
+
+        case enqueue(changeset, record, input, if(key, do: [id: key] ++ opts, else: opts)) do
+          {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
+          {:error, reason} -> fail(reason)
+        end
     end)
-    |> turn(context, :prompt)
+    |> turn(context, kind)
   end
 
   defp does(:resume, changeset, context), do: turn(changeset, context, :resume)
 
   defp does(:approve, changeset, context) do
-    edit_after(changeset, [status: :paused], fn conversation ->
-      opts = decision(changeset, context)
-      Context.Calls.approve_tool_call(conversation, call_id(changeset), opts)
+    Changeset.after_action(changeset, fn changeset, record ->
+      edit(changeset, record, [status: :paused], fn conversation ->
+        opts =
+          [edited: Changeset.get_argument(changeset, :edited)] ++ decision(changeset, context)
+
+        tools = Runner.tool_options(changeset, record)
+        ToolArguments.approve(conversation, call_id(changeset), opts, tools)
+      end)
     end)
   end
 
@@ -140,7 +150,7 @@ defmodule AshAgent.Conversation.Change do
       if Runner.cancel(changeset.resource, changeset.to_tenant, Info.key(record)) do
         {:ok, record}
       else
-        taken = list_waiting(changeset, record)
+        taken = list_waiting(changeset, Info.key(record))
 
         edit(changeset, record, &cancelled(&1, taken), fn conversation ->
           Journal.cancel(conversation, fetch_started(changeset, record, conversation))
@@ -224,13 +234,32 @@ defmodule AshAgent.Conversation.Change do
     end
   end
 
-  # A conversation that waits for decisions takes no messages.
+  # A conversation that waits for decisions takes no messages, but for one that it has.
   defp waits_for_nobody(changeset) do
     case Store.fetch(store(changeset), Info.key(changeset.data)) do
-      {:ok, %{status: :paused}} -> error(changeset, :paused)
+      {:ok, %{status: :paused} = stored} -> said_before(changeset, stored)
       {:ok, _stored} -> changeset
       {:error, :not_found} -> changeset
       {:error, reason} -> error(changeset, reason)
+    end
+  end
+
+  # It returns then as the first time, if that was the turn that waits.
+  defp said_before(changeset, %{value: conversation} = stored) do
+    key = Changeset.get_argument(changeset, :key)
+    waiting = list_waiting(changeset, stored.id)
+
+    case key && Asker.find_said(conversation, key) do
+      {_first, last} when last == conversation.current_iteration ->
+        Changeset.put_context(changeset, :ash_agent_said, %{run: Runner.paused(stored)})
+
+      nil ->
+        if key in waiting,
+          do: Changeset.put_context(changeset, :ash_agent_said, %{}),
+          else: error(changeset, :paused)
+
+      _earlier ->
+        Changeset.put_context(changeset, :ash_agent_said, %{})
     end
   end
 
@@ -308,8 +337,14 @@ defmodule AshAgent.Conversation.Change do
 
   defp run(:start, turn, wait?), do: Runner.run(turn, :resume, wait?)
 
-  defp run(:prompt, turn, wait?),
-    do: Runner.run(turn, {:prompt, turn.record.__metadata__.prompt}, wait?)
+  defp run(kind, %{record: %{__metadata__: metadata}} = turn, wait?)
+       when kind in [:prompt, :steer] do
+    case metadata do
+      %{prompt: id} when kind == :steer -> Runner.steer(turn, id, wait?)
+      %{prompt: id} -> Runner.run(turn, {:prompt, id}, wait?)
+      _said_before -> {:ok, turn.record}
+    end
+  end
 
   # A turn that is resumed may be the question of somebody else.
   defp run(:resume, turn, wait?) do
@@ -324,8 +359,8 @@ defmodule AshAgent.Conversation.Change do
     do: Journal.fetch_unknown(store(changeset), Info.key(record), conversation)
 
   # What waits does not start after that.
-  defp list_waiting(changeset, record) do
-    case Store.waiting(store(changeset), Info.key(record)) do
+  defp list_waiting(changeset, id) do
+    case Store.waiting(store(changeset), id) do
       {:ok, messages} -> Enum.map(messages, & &1.id)
       {:error, _reason} -> []
     end

@@ -47,6 +47,7 @@ defmodule AshAgent.Conversation.Error do
   # The place in a form: beside the text, or above all fields.
   def field(%{reason: :no_message}), do: :input
   def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
+  def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:edited], _}}}), do: :edited
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input
   def field(_error), do: :_form
 

@@ -68,10 +68,29 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
+  @doc "Gives a message that waits to the turn that runs, if that has the same rights, or else runs it as `run/3` does."
+  def steer(%__MODULE__{} = turn, id, wait?) do
+    own = [runtime_context: turn.runtime_context]
+
+    steered =
+      unless_gone(fn ->
+        with {:running, session} <- session_status({turn.resource, turn.tenant, turn.id}),
+             do: Session.steer_stored(session, id, own)
+      end)
+
+    if steered == :ok do
+      Notices.notify_said(turn, id)
+      turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+      {:ok, Ash.Resource.put_metadata(turn.record, :steered, true)}
+    else
+      run(turn, {:prompt, id}, wait?)
+    end
+  end
+
   @doc "Runs a message that waits, or what the conversation needs, and returns what the action returns."
   def run(%__MODULE__{} = turn, job, wait?) do
     # The metadata are those of an earlier action.
-    turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt]))
+    turn = update_in(turn.record.__metadata__, &Map.drop(&1, [:run, :prompt, :steered]))
     with {:prompt, id} <- job, do: Notices.notify_said(turn, id)
 
     if wait? do
@@ -288,6 +307,15 @@ defmodule AshAgent.Conversation.Runner do
     )
   end
 
+  @doc "The options with which a turn of a record would check the arguments of its calls."
+  def tool_options(changeset, record) do
+    resource = changeset.resource
+    given = [tools: fn -> Info.tools(resource, record) end]
+    own = Keyword.merge(Info.option(resource, :options), given)
+    own = Keyword.merge(own, changeset.context[:ash_agent][:options] || [])
+    Keyword.take(own, [:tools, :check_arguments])
+  end
+
   defp name(resource, tenant, id), do: {__MODULE__, resource, tenant, id}
 
   @doc "Waits for the sessions that a process has begun, and for those that wait for them."
@@ -349,6 +377,10 @@ defmodule AshAgent.Conversation.Runner do
 
     if subscribed in [nil, :gone], do: :idle, else: subscribed
   end
+
+  @doc "A stored conversation that waits for decisions, as the turn returned it."
+  def paused(%{value: context}),
+    do: %Paused{context: context, calls: Context.Calls.undecided_tool_calls(context)}
 
   @doc "Changes a conversation that does not run: `:ok` or `{:error, reason}`."
   def edit(store, place, revision, opts, fun, tries \\ @tries)

@@ -105,9 +105,9 @@ defmodule AshAgent.Conversation.Transformer do
       arguments: [source(state), argument(:iteration, :integer), revision()],
       changes: does(:fork)
     )
-    |> update(:say, message() ++ [argument(:key, :string)] ++ wait())
+    |> update(:say, message() ++ [argument(:key, :string), steer()] ++ wait())
     |> update(:resume, wait())
-    |> update(:approve, [call(), argument(:arguments, :map)])
+    |> update(:approve, [call(), argument(:arguments, :map), argument(:edited, :map)])
     |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
@@ -161,6 +161,7 @@ defmodule AshAgent.Conversation.Transformer do
     [argument(:input, :string), argument(:parts, {:array, :map}), argument(:metadata, :map)]
   end
 
+  defp steer, do: argument(:steer, :boolean, default: false)
   defp wait, do: [argument(:wait, :boolean, default: true)]
 
   # An id as the resource has it.

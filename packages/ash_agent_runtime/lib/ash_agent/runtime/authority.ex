@@ -32,6 +32,22 @@ defmodule AshAgent.Runtime.Authority do
     end
   end
 
+  @doc """
+  Returns true if both are runtime contexts with the same rights: of the same actor and tenant, by their ids, and equal in everything
+  else.
+  """
+  def same?([runtime_context: %{} = one], runtime_context: %{} = other),
+    do: name_people(one) == name_people(other)
+
+  def same?(_one, _other), do: false
+
+  defp name_people(known) do
+    Map.new(known, fn
+      {key, who} when key in [:actor, :tenant] -> {key, name(who)}
+      other -> other
+    end)
+  end
+
   @doc "The options of a job, with one that is given again in place of one that is gone."
   def restore(opts, again), do: if(take(opts) == @gone, do: take(again) ++ opts, else: opts)
 

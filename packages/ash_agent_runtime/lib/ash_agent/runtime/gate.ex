@@ -11,6 +11,8 @@ defmodule AshAgent.Runtime.Gate do
 
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
+  @rewritten "a hook (:before_tool) changed the arguments that a person wrote, so it did not run"
+
   @enforce_keys [:permissions, :before, :after, :approval]
   defstruct @enforce_keys
 
@@ -34,7 +36,8 @@ defmodule AshAgent.Runtime.Gate do
 
   @doc """
   Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and for a call that was approved
-  before `approved?`, a function that tells whether given arguments were approved; it is `nil` for other calls.
+  before `approved?`, a function that tells whether given arguments were approved; it is `nil` for other calls. With `edited?`, a
+  person wrote them.
 
   Returns `{:run, call}` with the arguments for the tool, `{:approve, call}` if it was approved just now, `{:ask, call}`,
   `{:refused, call}` if no tool can take it, `{:deny, by, reason}`, or `:timeout`.
@@ -125,10 +128,11 @@ defmodule AshAgent.Runtime.Gate do
     end
   end
 
-  defp approve(_gate, call, approved, %{approved?: approved?}) when is_function(approved?, 1) do
+  defp approve(gate, call, approved, %{approved?: approved?} = env)
+       when is_function(approved?, 1) do
     if Enum.any?(approved, &approved?.(&1.arguments)),
-      do: {:run, call},
-      else: {:deny, :approval, @others}
+      do: if(env[:edited?], do: approve_edited(gate, call, env), else: {:run, call}),
+      else: {:deny, :approval, if(env[:edited?], do: @rewritten, else: @others)}
   end
 
   defp approve(%{approval: :auto}, call, _approved, _env), do: {:run, call}
@@ -142,6 +146,15 @@ defmodule AshAgent.Runtime.Gate do
         other -> deny_undecided(:approval, describe(other))
       end
     end)
+  end
+
+  # A person has allowed these arguments, but not what the application denies to everybody.
+  defp approve_edited(gate, call, env) do
+    case approve(gate, call, [], %{env | approved?: nil}) do
+      {:deny, by, reason} -> {:deny, by, reason}
+      :timeout -> :timeout
+      _allowed -> {:run, call}
+    end
   end
 
   @doc "Takes a call's result through the hooks after it. If they fail, the result becomes an error."

@@ -7,9 +7,12 @@ defmodule AshAgent.Runtime.ToolArguments do
 
   alias AshAgent.{Context, Memo}
   alias AshAgent.Response.Schema
-  alias AshAgent.Runtime.Tool
+  alias AshAgent.Runtime.{Sealed, Tool, ToolExecutor}
 
   require Logger
+
+  # The application may list its tools for so many milliseconds.
+  @patience 5_000
 
   @doc "Returns the tool with its schema, ready for its calls."
   def compile(%Tool{recall?: true} = tool), do: tool
@@ -54,6 +57,48 @@ defmodule AshAgent.Runtime.ToolArguments do
       {:ok, _arguments, []} -> {:ok, call}
       error -> error
     end
+  end
+
+  @doc """
+  Approves a pending call. Arguments that a person wrote have to fit the schema of its tool, which the options of the run have. Raises
+  `AshAgent.Context.Error`.
+  """
+  def approve(context, id, opts, run_opts) do
+    edited = opts[:edited]
+    call = edited && Enum.find(Context.pending_tool_calls(context), &(&1.id == id))
+    approved = Context.Calls.approve_tool_call(context, id, opts)
+
+    with %{} <- call,
+         {:error, words} <- check_edited(%{call | arguments: edited}, run_opts) do
+      raise Context.Error,
+        reason: {:invalid, [:edited], "arguments that the tool takes: " <> words}
+    else
+      _fits -> approved
+    end
+  end
+
+  # The application's function lists the tools, and its schemas may check.
+  defp check_edited(call, opts) do
+    check = fn ->
+      tools = opts[:tools] || %{}
+      tools = Tool.new(if is_function(tools, 0), do: tools.(), else: tools)
+      tools = ToolExecutor.by_name(tools, Keyword.get(opts, :check_arguments, true))
+      with {:ok, tool} <- ToolExecutor.find(tools, call.name), do: fit(tool, call)
+    end
+
+    # A session does not wait for long, nor fail.
+    supervisor = opts[:supervisor]
+
+    case if(supervisor, do: Sealed.run_task(supervisor, check, @patience), else: attempt(check)) do
+      {:ok, checked} -> checked
+      _failed -> {:error, "they could not be checked"}
+    end
+  end
+
+  defp attempt(check) do
+    {:ok, check.()}
+  rescue
+    _error -> :failed
   end
 
   defp check_required(tool, arguments) do

@@ -63,18 +63,14 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp ask_about_unknown(%{unknown: ids} = batch) do
     approved? = &(Context.Calls.tool_call_status(batch.run.context, &1) == :approved)
-
-    batch =
-      if Enum.any?(ids, approved?), do: update_context(batch, &drop_approvals/1), else: batch
+    again = &Context.Calls.ask_again/1
+    batch = if Enum.any?(ids, approved?), do: update_context(batch, again), else: batch
 
     asked = list_asked(batch.run.context)
     ask = &Context.Calls.ask_about_tool_call(&2, &1)
     ids = Enum.reject(ids, &(&1 in asked))
     if ids == [], do: batch, else: update_context(batch, &Enum.reduce(ids, &1, ask))
   end
-
-  defp drop_approvals(context),
-    do: context |> Context.to_snapshot() |> Context.load!(approvals: :drop)
 
   defp list_asked(context),
     do: for(call <- Context.Calls.asked_tool_calls(context), into: MapSet.new(), do: call.id)
@@ -126,12 +122,29 @@ defmodule AshAgent.Runtime.ToolCalls do
     Map.new(Context.Calls.undecided_tool_calls(context), &{&1.id, {&1.arguments, &1.id in asked}})
   end
 
+  # Arguments that a person wrote are those of the call, as if the model had written them.
+  defp put_edited(call, context, :error) do
+    case Context.Calls.tool_call_decision(context, call.id) do
+      %{edited: edited} -> {%{call | arguments: edited}, true}
+      _as_shown -> {call, false}
+    end
+  end
+
+  defp put_edited(call, context, {:ok, {arguments, true}}) do
+    asked = Context.Calls.asked_tool_calls(context)
+    again? = Enum.any?(asked, &(match?(%{edited: true}, &1) and &1.id == call.id))
+    {if(again?, do: %{call | arguments: arguments}, else: call), false}
+  end
+
+  defp put_edited(call, _context, _not_asked), do: {call, false}
+
   # `shown` has the arguments that the context has for an undecided call, and whether somebody was asked about it before. It
   # is `:error` for an approved one.
   defp decide(%{run: run} = batch, %{id: id} = call, index, shown) do
     started = System.monotonic_time()
     approved? = if shown == :error, do: &approved?(run.context, id, &1)
-    env = run |> Run.tool_settings() |> Map.put(:approved?, approved?)
+    {call, edited?} = put_edited(call, run.context, shown)
+    env = run |> Run.tool_settings() |> Map.merge(%{approved?: approved?, edited?: edited?})
 
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->

@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Decision do
   # is stored.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Events, Journal}
+  alias AshAgent.Runtime.{Events, Journal, ToolArguments}
   alias AshAgent.Session.{Claim, State}
 
   @doc "Makes a decision. Returns `{:ok, state}` or `{:error, reason}`; then it is not made."
@@ -13,7 +13,7 @@ defmodule AshAgent.Session.Decision do
     started = System.monotonic_time()
 
     with {:ok, unknown} <- fetch_unknown(session, decision),
-         {:ok, context} <- apply_decision(before, decision, unknown, opts),
+         {:ok, context} <- apply_decision(session, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
          {_verdict, _id, reason} = decision,
          settlement = Journal.settlement(reason, opts),
@@ -33,9 +33,9 @@ defmodule AshAgent.Session.Decision do
 
   defp fetch_unknown(_session, _approved), do: {:ok, []}
 
-  defp apply_decision(context, decision, unknown, opts) do
+  defp apply_decision(%{context: context, runtime: runtime}, decision, unknown, opts) do
     case decision do
-      {:approved, id, _reason} -> {:ok, Context.Calls.approve_tool_call(context, id, opts)}
+      {:approved, id, _reason} -> {:ok, ToolArguments.approve(context, id, opts, runtime)}
       {:denied, id, reason} -> {:ok, Journal.deny(context, id, reason, opts, unknown != [])}
     end
   rescue

@@ -92,6 +92,13 @@ defmodule AshAgent.Session.Options do
      "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
        "decided. Defaults to those of `status/1`."}
   ]
+  @approve @decide ++
+             [
+               {:edited, {:or, [:map, :string, nil]}, [type_doc: "a map or a string"],
+                "the arguments to run the call with, if the person wants others. Those that do not fit the tool's schema are an " <>
+                  "error, and nothing is decided; rules, hooks and the approval function may still deny them when the call runs. " <>
+                  "Defaults to those that were shown."}
+             ]
   @limited Runtime.Options.take_schema(~w(max_iterations max_calls max_total_tokens max_cost)a)
   @limits for {name, option} <- @limited,
               option = Keyword.drop(option, [:default, :doc]),
@@ -104,7 +111,7 @@ defmodule AshAgent.Session.Options do
                    steer: [{:metadata, :map, [default: %{}], "kept with the message."}, @key],
                    resume: @resume_async ++ @limits ++ [@await],
                    resume_async: @resume_async ++ @limits,
-                   approve: @decide,
+                   approve: @approve,
                    deny: @decide,
                    subscribe: [
                      {:limit, :pos_integer, [default: 1_000],

@@ -28,11 +28,12 @@ defmodule AshAgent.Session.Run do
   #   * `started` - when it started, in native time units
   #   * `ending` - the process that tells its end, see `AshAgent.Session.Ending`
   #   * `underway` - the table of what it has come to, see `AshAgent.Runtime.Underway`
+  #   * `authority` - the `AshAgent.Runtime.Authority` that its tools have
   #   * `given` - the messages that it was given for its turn
   #   * `handed` - the last of them, with the conversation that does not have them yet
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
-  @enforce_keys ~w(task token client first started ending underway before asked_before stored?)a
+  @enforce_keys ~w(task token client first started ending underway authority before asked_before stored?)a
   defstruct @enforce_keys ++ [:handed, given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
@@ -89,6 +90,7 @@ defmodule AshAgent.Session.Run do
       task: start_task(session, job, context, authority, token, begun.underway),
       token: token,
       client: client,
+      authority: authority,
       before: session.context,
       asked_before: session.asked,
       stored?: kind == :resume or job.id != nil
@@ -171,6 +173,10 @@ defmodule AshAgent.Session.Run do
 
   def start_next(%State{pausing?: true} = session),
     do: %{session | status: :idle, run: nil, pausing?: false}
+
+  # A prompt that came too late for the turn to which it was given has the rights that it brought.
+  def start_next(%State{steers: [%{authority: [_ | _]} = prompt | steers]} = session),
+    do: start(%{session | steers: steers, run: nil}, Job.from_message(prompt))
 
   # It was a message for the running turn, and has only that one's rights.
   def start_next(%State{steers: [steer | steers]} = session) do

@@ -8,6 +8,7 @@ defmodule AshAgent.Session.Server do
   # | prompt                  | running          | waits in the queue      | error `:paused`   | error `:draining`       |
   # | resume                  | running          | waits in the queue      | running           | error `:draining`       |
   # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
+  # | steer_stored            | error `:idle`    | is given to the run     | error `:paused`   | error `:draining`       |
   # | approve, deny           | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
   # | cancel                  | drops what waits | idle                    | idle              | stops                   |
   # | pause                   | -                | at its next step: idle  | -                 | -                       |
@@ -280,6 +281,10 @@ defmodule AshAgent.Session.Server do
        when is_input(input) and is_map(metadata),
        do: steer(input, metadata, session)
 
+  defp handle_request({:steer_stored, id, opts}, _from, session)
+       when is_binary(id) and is_options(opts),
+       do: with_waiting(session, &steer_stored(id, opts, &1))
+
   defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
        when verdict in [:approved, :denied] and is_binary(id) and is_options(opts),
        do: with_waiting(session, &decide(decision, opts, &1))
@@ -469,7 +474,7 @@ defmodule AshAgent.Session.Server do
   defp cut_short?(%{run: run, claim: claim}), do: run == nil and claim.kept.status == :running
 
   defp find_stored_prompt(id, %{claim: claim} = session) do
-    with false <- id in claim.taken or State.queued?(session, id),
+    with false <- id in claim.taken or State.queued?(session, id) or State.steers?(session, id),
          {:ok, {_steers, prompts}} <- Claim.fetch_waiting(claim),
          %{} = prompt <- Enum.find(prompts, &(&1.id == id)) do
       {:ok, prompt}
@@ -503,6 +508,23 @@ defmodule AshAgent.Session.Server do
       {:error, reason} -> refuse(session, reason)
     end
   end
+
+  # A message whose sender may do something else than the turn's tools is a prompt of its own.
+  defp steer_stored(id, opts, %{status: :running, run: %Run{} = run} = session) do
+    authority = Authority.take(opts)
+
+    with true <- Authority.same?(authority, run.authority) || {:error, :other},
+         {:ok, prompt} <- find_stored_prompt(id, session),
+         false <- State.steers_full?(session, prompt.input) && {:error, :full} do
+      steer = Map.put(prompt, :authority, authority)
+      {:reply, :ok, %{session | steers: session.steers ++ [steer]}}
+    else
+      {:error, reason} -> refuse(session, reason)
+    end
+  end
+
+  defp steer_stored(_id, _opts, %{status: status} = session),
+    do: {:reply, {:error, status}, session}
 
   defp check_message(input, metadata) do
     _context = Context.new(input, metadata: metadata)

@@ -89,6 +89,9 @@ defmodule AshAgent.Session.State do
   def queued?(%__MODULE__{queue: queue}, id),
     do: Enum.any?(:queue.to_list(queue), &(&1.id == id))
 
+  @doc "Returns true if a stored prompt waits for the turn that runs."
+  def steers?(%__MODULE__{steers: steers}, id), do: Enum.any?(steers, &(&1.id == id))
+
   @doc """
   Finds a user's message by its key: `:waiting` for a steer, `{:queued, job}`, `:running` in the turn that runs,
   `{:turn, first, last}` with its iterations, or `nil`.
