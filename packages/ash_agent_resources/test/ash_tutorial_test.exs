@@ -104,6 +104,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       Browser.go(browser, "http://localhost:#{port}#{first}")
       await(browser, fn -> List.last(shown(browser)) == "assistant Here I am." end)
       Browser.close(browser)
+      refute File.read!(Path.join(folder, "my_app/server.log")) =~ ~r/\[(warning|error)\]/
     end
 
     defp restart(server, start, port) do
