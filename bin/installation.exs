@@ -5,7 +5,10 @@ defmodule Installation do
 
   @source System.fetch_env!("TARBALLS_SOURCE")
   @answer "IO.inspect(Sample.answer())"
-  @packages ~w(ash_agent_context ash_agent_runtime ash_agent_test ash_agent_resources)
+  @packages ~w(ash_agent_context ash_agent_runtime ash_agent_test ash_agent_resources ash_agent_web)
+
+  # What a package is not compiled without.
+  @libraries [ash_agent_resources: :ash, ash_agent_web: :phoenix_live_view]
 
   def main do
     make_repository()
@@ -17,20 +20,22 @@ defmodule Installation do
     end
 
     without =
-      if not ash?(),
-        do: "; ash_agent_resources was not compiled, which needs Ash: see bin/integration"
+      for {package, library} <- @libraries,
+          not here?(library),
+          do: "; #{package} was not compiled, which needs #{library}: see bin/integration"
 
     IO.puts("installation: checked #{length(cases())} ways to install the packages#{without}")
   end
 
   # The registry has an empty package in its place, if it has to.
-  defp ash?, do: File.dir?("deps/ash/lib")
+  defp here?(library), do: File.dir?("deps/#{library}/lib")
 
-  @pages ~w(README.md packages/ash_agent_runtime/README.md packages/ash_agent_test/README.md packages/ash_agent_resources/README.md)
+  @pages ["README.md"] ++
+           for(name <- ~w(runtime test resources web), do: "packages/ash_agent_#{name}/README.md")
 
   # Names and dependencies, with the copy in the place of the address that a page has.
   defp cases do
-    [_, runtime, test, resources] = typed = Enum.map(@pages, &read_deps/1)
+    [_, runtime, test, resources, web] = typed = Enum.map(@pages, &read_deps/1)
 
     Enum.uniq_by(Enum.zip(@pages, typed), fn {_page, deps} -> deps end) ++
       [
@@ -38,6 +43,8 @@ defmodule Installation do
         {"from Hex", from_hex(resources)},
         {"tests from a folder", from_folder(test)},
         {"tests from Hex", from_hex(test)},
+        {"a page from a folder", from_folder(web)},
+        {"a page from Hex", from_hex(web)},
         # The pages advise against it, and say how.
         {"two from git", join(String.replace(runtime, "}", ", override: true}"), resources)},
         {"two from a folder", join(from_folder(runtime), from_folder(resources))}
@@ -72,9 +79,18 @@ defmodule Installation do
     mix(~w(deps.get))
     lock = File.read("mix.lock")
 
-    resources? = deps =~ "ash_agent_resources"
-    write_sample(if resources? and ash?(), do: ash_tools(), else: tools())
-    whole? = ash?() or not resources?
+    whole? =
+      Enum.all?(@libraries, fn {_, library} -> not (deps =~ ":#{library},") or here?(library) end)
+
+    write_sample(
+      cond do
+        not whole? -> tools()
+        deps =~ ":phoenix_live_view," -> ash_tools() <> page()
+        deps =~ ":ash," -> ash_tools()
+        true -> tools()
+      end
+    )
+
     run(whole?)
     mix(~w(deps.get))
     unchanged!(lock)
@@ -172,6 +188,19 @@ defmodule Installation do
         defaults [:read, create: [:title]]
       end
     end
+    """
+  end
+
+  defp page do
+    """
+
+    defmodule Page do
+      use Phoenix.Component
+
+      def page(assigns), do: ~H"<AshAgent.Web.style />"
+    end
+
+    true = Page.page(%{__changed__: nil}) |> Phoenix.HTML.Safe.to_iodata() |> to_string() |> String.contains?(".agent-chat")
     """
   end
 

@@ -197,8 +197,9 @@ defmodule Tarballs do
 
   ## The libraries of an application as packages, so that Ash is in the registry
 
-  # Where no application is named: enough for Mix to find what ash_agent_resources depends on, and nothing to compile it with.
-  @stand_ins [ash: "3.7.6", spark: "2.3.12", splode: "0.2.9"]
+  # Where no application is named, or one without them: enough for Mix to find what ash_agent_resources and ash_agent_web depend on, and
+  # nothing to compile these with.
+  @stand_ins [ash: "3.7.6", spark: "2.3.12", splode: "0.2.9", phoenix_live_view: "1.0.18"]
 
   # Packages say which versions they work with. These are known to work with each other.
   defp pack_libraries(folder) do
@@ -229,7 +230,7 @@ defmodule Tarballs do
       pack(folder, name, to_string(properties[:vsn]), requirements, files)
     end
 
-    for {name, version} <- @stand_ins, not is_map_key(libraries, :ash) do
+    for {name, version} <- @stand_ins, not is_map_key(libraries, name) do
       mix = """
       defmodule #{Macro.camelize("#{name}")}.MixProject do
         use Mix.Project

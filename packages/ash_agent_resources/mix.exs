@@ -143,7 +143,7 @@ defmodule AshAgentResources.MixProject do
   end
 
   # A path: in the order in which they are read.
-  @path ~w(ash ash_tutorial coming-from-ash-ai coming-from-ash-agent coming-from-ash-agent-context oban archival apis testing)
+  @path ~w(ash ash_tutorial liveview coming-from-ash-ai coming-from-ash-agent coming-from-ash-agent-context oban archival apis testing)
 
   defp guides do
     path = for name <- @path, do: "guides/#{name}.md"

@@ -1,7 +1,8 @@
 if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.DataLayer) do
   defmodule AshAgent.Integration.TutorialTest do
-    # Does what the tutorial says, block by block, runs its test, and talks to the application in a browser. Of its code, only the
-    # list of dependencies is another one: the application finds the libraries compiled.
+    # Does what the tutorial says, block by block, runs the test that the guide on testing has for it, and talks to the application in
+    # a browser. Of its code, only the list of dependencies is another one: the application finds the libraries compiled, those that
+    # the tutorial names and what these need.
     use ExUnit.Case, async: false
 
     alias AshAgent.Context.JSON
@@ -20,6 +21,8 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     @moduletag integrations: ["Ash", "AshPostgres", "LiveView", "PostgreSQL", "Chromium"]
 
     @guide "guides/ash_tutorial.md"
+    @page "guides/liveview.md"
+    @testing "guides/testing.md"
     @built "../../_build/integration"
     @wait 120_000
     @conversation ~r/^\/[0-9a-f-]{36}$/
@@ -35,7 +38,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       start =
         build(folder, [
           {"MIX_ENV", "dev"},
-          {"ERL_LIBS", "#{Path.expand("#{@built}/libraries")}:#{packages(folder)}"},
+          {"ERL_LIBS", "#{libraries(folder)}:#{packages(folder)}"},
           {"POSTGRES_URL", database()},
           {"OLLAMA_URL", String.replace_suffix(ollama.url, "/v1", "")},
           {"PORT", to_string(port)}
@@ -68,15 +71,20 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       assert_receive {:held, model, result}, @wait
       assert result =~ "closed"
       await_text(browser, "#answer", "Ticket 7 ")
-      assert shown(browser) == ["user Please close ticket 7", "assistant"]
+
+      call = "call ticket_close %{\"id\" => 7}"
+      assert shown(browser) == ["user Please close ticket 7", call]
       say(browser, "")
       await_text(browser, ".problem", "write something")
       send(model, :go)
       await(browser, fn -> List.last(shown(browser)) == "assistant Ticket 7 is closed." end)
+      assert [_said, ^call, "result " <> closed, _answer] = shown(browser)
+      assert closed =~ "closed"
 
-      # Another conversation goes on from the first iteration, and leaves this one as it is.
-      say(browser, "Thanks")
+      # Another conversation goes on from the first iteration, and leaves this one as it is. What is sent twice is said once.
+      say(browser, "Thanks", 2)
       await(browser, fn -> List.last(shown(browser)) == "assistant You said: Thanks" end)
+      assert Enum.count(shown(browser), &(&1 == "user Thanks")) == 1
       Browser.click(browser, ".branch", "Branch from 2")
       branch = await_url(browser, @conversation, first)
       await(browser, fn -> List.last(shown(browser)) == "assistant Ticket 7 is closed." end)
@@ -96,6 +104,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       Browser.go(browser, "http://localhost:#{port}#{first}")
       await(browser, fn -> List.last(shown(browser)) == "assistant Here I am." end)
       Browser.close(browser)
+      refute File.read!(Path.join(folder, "my_app/server.log")) =~ ~r/\[(warning|error)\]/
     end
 
     defp restart(server, start, port) do
@@ -109,17 +118,26 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
     ## The guide
 
     defp build(folder, env) do
-      blocks = Regex.scan(~r/^```(\w+)\n(.*?)^```/ms, File.read!(@guide), capture: :all_but_first)
-
-      assert [_ | _] = blocks
-
       app = Path.join(folder, "my_app")
-      for [language, text] <- blocks, do: follow(language, text, folder, app, env)
+
+      tests =
+        for [_language, text] = block <- blocks(@testing),
+            text =~ ~r{\A(# (test|config)/|mix test)},
+            do: block
+
+      assert length(tests) == 5
+
+      for [language, text] <- blocks(@guide) ++ blocks(@page) ++ tests,
+          do: follow(language, text, folder, app, env)
+
       run("mix ash.codegen --check", app, env)
       run("mix compile --force --warnings-as-errors", app, env)
-      [[command]] = Regex.scan(~r/^mix run --no-halt .*$/m, File.read!(@guide))
+      [[command]] = Regex.scan(~r/^mix run --no-halt .*$/m, File.read!(@page))
       fn -> serve(command, app, env) end
     end
+
+    defp blocks(page),
+      do: Regex.scan(~r/^```(\w+)\n(.*?)^```/ms, File.read!(page), capture: :all_but_first)
 
     defp follow("sh", text, folder, app, env) do
       for line <- String.split(text, "\n", trim: true) do
@@ -133,13 +151,8 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
 
     # Each dependency is an empty package here, and what it compiles to is there already, the modules of ash_agent_test with the runtime.
     defp follow("elixir", "# mix.exs\n" <> text, folder, app, _env) do
-      [project, deps] = String.split(text, "  defp deps do\n")
-
-      names =
-        for [name] <- Regex.scan(~r/\{:(\w+),/, deps, capture: :all_but_first),
-            name not in ~w(igniter ash_agent_runtime ash_agent_test),
-            do: name
-
+      [project, _deps] = String.split(text, "  defp deps do\n")
+      names = named() -- ~w(igniter ash_agent_runtime ash_agent_test)
       assert "ash_agent_resources" in names
       for name <- names, do: stand_in(name, folder, app)
 
@@ -162,6 +175,35 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
       File.write!(path, "# " <> text)
     end
 
+    # The dependencies of the tutorial.
+    defp named do
+      [_, deps] = Regex.run(~r/^  defp deps do\n(.*?)^  end$/ms, File.read!(@guide))
+      for [name] <- Regex.scan(~r/\{:(\w+),/, deps, capture: :all_but_first), do: name
+    end
+
+    # What is named and what that needs, as Hex would fetch it.
+    defp libraries(folder) do
+      place = Path.join(folder, "libraries")
+      File.mkdir_p!(place)
+
+      for name <- Enum.reduce(["ash", "spark", "splode" | named()], [], &needed/2),
+          do: File.ln_s!(Path.expand("#{@built}/libraries/#{name}"), Path.join(place, name))
+
+      place
+    end
+
+    defp needed(name, known) do
+      app = "#{@built}/libraries/#{name}/ebin/#{name}.app"
+
+      if name in known or not File.exists?(app) do
+        known
+      else
+        {:ok, [{:application, _name, properties}]} = :file.consult(app)
+        needs = properties[:applications] -- Keyword.get(properties, :optional_applications, [])
+        needs |> Enum.map(&to_string/1) |> Enum.reduce([name | known], &needed/2)
+      end
+    end
+
     # The packages without the modules of their tests, which have the names of the tutorial's.
     defp packages(folder) do
       lib = Path.join(folder, "lib")
@@ -174,11 +216,23 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
             not String.contains?(Path.basename(path), "MyApp."),
             do: File.ln_s!(Path.expand(path), Path.join(ebin, Path.basename(path)))
 
+        need_less(Path.join(ebin, "#{name}.app"), folder)
         priv = Path.expand("#{@built}/lib/#{name}/priv")
         if File.dir?(priv), do: File.ln_s!(priv, Path.join([lib, name, "priv"]))
       end
 
       lib
+    end
+
+    # Here the package was compiled with more libraries than the tutorial has, and says that it needs them.
+    defp need_less(file, folder) do
+      {:ok, [{:application, name, properties}]} = :file.consult(file)
+      here? = &File.exists?(Path.join([folder, "libraries", to_string(&1)]))
+      all = Path.wildcard("#{@built}/libraries/*") |> Enum.map(&Path.basename/1)
+      kept = Enum.filter(properties[:applications], &(to_string(&1) not in all or here?.(&1)))
+      File.rm!(file)
+      term = {:application, name, Keyword.put(properties, :applications, kept)}
+      File.write!(file, :io_lib.format("~tp.~n", [term]))
     end
 
     defp stand_in(name, folder, app) do
@@ -216,6 +270,7 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
         System.cmd("sh", ["-c", line], cd: folder, env: env, stderr_to_stdout: true)
 
       assert status == 0, "#{line}\n#{said}"
+      refute said =~ ~r/warning|\[error\]|\*\* \(/, "#{line}\n#{said}"
     end
 
     # It ends with the test.
@@ -248,14 +303,16 @@ if Code.ensure_loaded?(Phoenix.LiveView) and Code.ensure_loaded?(AshPostgres.Dat
 
     ## The browser
 
-    defp say(browser, text) do
+    defp say(browser, text, times \\ 1) do
       connected(browser)
       input = "document.querySelector('#say input[name=\"say[input]\"]')"
       Browser.eval(browser, "#{input}.focus()")
       Browser.eval(browser, "#{input}.value = ''")
       Browser.type(browser, text)
 
-      Browser.eval(browser, "document.querySelector('#say').requestSubmit()")
+      # Before the page hears of the first one.
+      send = "document.querySelector('#say').requestSubmit();"
+      Browser.eval(browser, String.duplicate(send, times))
     end
 
     defp connected(browser) do

@@ -14,8 +14,18 @@ defmodule AshAgent.Conversation.Tenant do
   def prepare(query, _opts, _context),
     do: %{query | filter: Ash.Filter.map(query.filter, &put(&1, query.tenant))}
 
-  defp put(%Ref{attribute: %Calculation{context: %{tenant: nil}}} = ref, tenant),
-    do: put_in(ref.attribute.context.tenant, tenant)
+  # Newer versions of Ash have made its expression by then, so it is made again.
+  defp put(%Ref{attribute: %Calculation{context: %{tenant: nil}} = calculation} = ref, tenant) do
+    calculation = put_in(calculation.context.tenant, tenant)
+
+    case Ash.Resource.Info.calculation(ref.resource, calculation.name) do
+      %{calculation: {module, opts}} ->
+        %{ref | attribute: %{calculation | module: module, opts: opts}}
+
+      nil ->
+        %{ref | attribute: calculation}
+    end
+  end
 
   defp put(other, _tenant), do: other
 end
