@@ -200,9 +200,9 @@ defmodule AshAgent.Context.Recall do
   @doc """
   Searches everything that the view does not show in full for words, and returns hits, the best first.
 
-  Texts are ranked by BM25, ignoring case; those that contain the words exactly as given, even within longer words, come first. Answers of
-  the tool `recall` itself are not searched. Costs O(size of the log): a
-  megabyte takes a few milliseconds.
+  Texts are ranked by BM25, ignoring case; those that contain the words exactly as given, even within longer words, come first. Where
+  no text has a word, those that contain it, or are written nearly the same, are searched for as well. Answers of the tool `recall`
+  itself are not searched. Costs O(size of the log): a megabyte takes a few milliseconds.
 
   ## Options
 

@@ -7,6 +7,7 @@ use crate::log::message::Message;
 use crate::tokens::Method;
 use crate::value::cost::Cost;
 use crate::value::Size;
+use crate::view::View;
 
 /// An exact count takes at worst so many times as long as an estimate.
 const EXACT: usize = 128;
@@ -66,18 +67,25 @@ impl Context {
         self.recall_cost().times(FACTS)
     }
 
-    /// Returns the cost of [`Context::put_masks`] with compiled masks: notes and summaries are compared with all texts.
+    /// Returns the cost of [`Context::put_masks`] with compiled masks: notes, summaries and prompt blocks are compared with all texts.
     #[must_use]
     pub fn masks_cost(&self) -> Cost {
-        let cover = self.covers().next();
-        cover.map_or_else(Cost::default, |_| self.receipt_cost())
+        let is_made =
+            |view: &View| view.covers().next().is_some() || !view.prompt_texts().is_empty();
+        match self.view().is_some_and(is_made) {
+            true => self.receipt_cost(),
+            false => Cost::default(),
+        }
     }
 
-    /// Returns the cost of reading or changing the system prompt: the texts after it are added anew.
+    /// Returns the cost of reading or changing the system prompt: the texts after it are added anew,
+    /// and under masks they are compared with all texts.
     #[must_use]
     pub fn system_prompt_cost(&self) -> Cost {
         let system = self.system().map_or(Size::default(), Message::size);
-        system.plus(self.view_size()).into()
+        let cost = Cost::from(system.plus(self.view_size()));
+        self.masks()
+            .map_or(cost, |_| cost.plus(self.receipt_cost()))
     }
 
     /// Returns the cost of making messages that look different from the log: their texts are read and copied.

@@ -20,6 +20,9 @@ const OWN: &str = "[Summary of iteration iterations 1 to 2 of this conversation,
                    [Iterations 1 to 2 are hidden, recall \nfacts: \nAlso: \nNot in the conversation: \nsystem: \nuser: \n\
                    assistant: \ncall: \ndecision: \nresult: ";
 
+/// A text after the system prompt, with its name.
+type Block = (Box<str>, Box<str>);
+
 impl Context {
     /// Masks all matches of the patterns in the texts of the view, in the place of earlier masks.
     ///
@@ -42,6 +45,7 @@ impl Context {
         });
         self.inputs_mut().keep_masks(before.clone());
         self.mask_covers(before.as_deref());
+        self.show_system();
         self.tallies = Default::default();
     }
 
@@ -95,6 +99,25 @@ impl Context {
         cut.map_or(text.into(), Cow::Owned)
     }
 
+    /// Returns the texts after the system prompt without what the log only has where it is masked.
+    ///
+    /// # Complexity
+    /// O(the log) if there are masks
+    pub(crate) fn masked_blocks(&self, texts: &[Block]) -> Vec<Block> {
+        let Some(masks) = self.masks() else {
+            return texts.to_vec();
+        };
+        let seen = texts.iter().map(|(_, text)| masks.words(text));
+        let seen: Vec<Cow<'_, str>> = seen.collect();
+        let masked = self.masked_pieces(masks, &seen);
+        let veil = self.shown_beside(masks, masked, 0, u64::MAX);
+        let names = texts.iter().map(|(name, _)| name.clone());
+        let cut = |text: Cow<'_, str>| veil.cut(&text).unwrap_or_else(|| text.into_owned());
+        names
+            .zip(seen.into_iter().map(|text| cut(text).into()))
+            .collect()
+    }
+
     /// Returns the pieces that texts made of the conversation must not contain under masks, in this view and in those of
     /// earlier requests.
     ///
@@ -113,6 +136,8 @@ impl Context {
                 _ => None,
             });
             let covers = view.covers();
+            let blocks = view.prompt_texts().iter();
+            let facts = facts.chain(blocks.map(|(_, text)| masks.words(text)));
             facts.chain(covers.flat_map(|(_, cover)| texts_of(cover, None)))
         });
         let texts: Vec<Cow<'_, str>> = texts.collect();

@@ -191,18 +191,19 @@ impl Context {
         self.show_system();
     }
 
-    /// Makes the system prompt of the view anew.
+    /// Makes the system prompt of the view anew. The texts after it may repeat what is masked elsewhere.
     pub(crate) fn show_system(&mut self) {
-        let Some(view) = &mut self.view else { return };
+        let Some(view) = self.view() else { return };
         let texts = &view.prompt_texts;
         let system = (!texts.is_empty()).then(|| {
-            let content = with_prompt_texts(self.log.system.as_deref(), texts);
+            let texts = self.masked_blocks(texts);
+            let content = with_prompt_texts(self.log.system.as_deref(), &texts);
             Arc::new(Message::system(content))
         });
-        let view = Arc::make_mut(view);
-        view.system = system;
-        view.resize();
-        self.weigh_view();
+        self.change_view(|view| {
+            view.system = system;
+            view.resize();
+        });
     }
 
     /// Hides iterations. Covers that they meet become one with them: so no summary may reach out of the range.

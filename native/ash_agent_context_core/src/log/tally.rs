@@ -1,5 +1,6 @@
 //! Token counts, and sums of them over a list that grows, kept so that only what is new has to be counted.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::log::memo::Memo;
@@ -76,11 +77,30 @@ pub(crate) struct Tally {
     pub sum: Tokens,
 }
 
+/// What clearing results would save of the first iterations of a list, for all but the last `keep` results.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RentTally {
+    pub keep: usize,
+    pub len: usize,
+    /// The tokens from the first result on, nothing cleared; `None` before it.
+    pub behind: Option<u64>,
+    /// The tokens that clearing saves of all results, and of all but the last.
+    pub all_saved: u64,
+    pub saved: u64,
+    /// The tokens that requests carried although they could have been cleared then.
+    pub rent: u128,
+    /// Of each of the last results, the tokens that clearing it saves, and those before its message once all before are cleared.
+    pub newest: VecDeque<(u64, u64)>,
+}
+
 /// Tallies of a list, one a slot. A list that grew out of another one goes on from its tallies.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
     base: Option<Arc<[Option<Tally>; 3]>>,
     own: Memo<Tally>,
+    /// The rent of the list that this one grew out of, and its own.
+    base_rent: Option<Arc<RentTally>>,
+    own_rent: Memo<Arc<RentTally>>,
 }
 
 impl Tallies {
@@ -110,15 +130,44 @@ impl Tallies {
         self.own.value(slot as u64, make).sum
     }
 
+    /// Returns the rent up to `len`, as [`Tallies::count`] returns a sum.
+    pub fn rent(
+        &self,
+        keep: usize,
+        len: usize,
+        add: impl Fn(RentTally) -> RentTally,
+    ) -> Arc<RentTally> {
+        let known = self
+            .last_rent()
+            .filter(|tally| tally.keep == keep && tally.len <= len);
+        let start = known.map(|known| RentTally::clone(known));
+        let start = start.unwrap_or_else(|| RentTally {
+            keep,
+            ..RentTally::default()
+        });
+        let make = || Arc::new(add(start.clone()));
+        match self.own_rent.get_or_make(keep as u64, make) {
+            Ok(kept) => kept.clone(),
+            Err(made) => made,
+        }
+    }
+
+    fn last_rent(&self) -> Option<&Arc<RentTally>> {
+        let own = self.own_rent.iter().last().map(|(_, tally)| tally);
+        own.or(self.base_rent.as_ref())
+    }
+
     /// Returns the tallies of at most `len` elements.
     pub fn up_to(&self, len: usize) -> Self {
-        self.change(|tally| (tally.len <= len).then_some(tally))
+        let mut kept = self.change(|tally| (tally.len <= len).then_some(tally));
+        kept.base_rent = kept.base_rent.filter(|tally| tally.len <= len);
+        kept
     }
 
     pub fn of(tallies: [Option<Tally>; 3]) -> Self {
         Self {
             base: Some(Arc::new(tallies)),
-            own: Memo::default(),
+            ..Self::default()
         }
     }
 
@@ -127,7 +176,8 @@ impl Tallies {
         let all = SLOTS.map(|slot| change(*self.get(slot)?));
         Self {
             base: all.iter().any(Option::is_some).then(|| Arc::new(all)),
-            own: Memo::default(),
+            base_rent: self.last_rent().cloned(),
+            ..Self::default()
         }
     }
 }
@@ -138,7 +188,8 @@ impl Clone for Tallies {
         if self.own.iter().next().is_none() {
             return Self {
                 base: self.base.clone(),
-                own: Memo::default(),
+                base_rent: self.last_rent().cloned(),
+                ..Self::default()
             };
         }
         self.change(Some)

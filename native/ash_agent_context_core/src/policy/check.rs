@@ -58,6 +58,9 @@ pub struct Summarized {
 /// The share of the replaced text that may be appended to a summary: a tenth.
 const APPENDED: u64 = 10;
 
+/// And at most this share of the summary, a quarter, or [`LEAST`].
+const LONGER: u64 = 4;
+
 /// With less room than this nothing is added.
 const LEAST: u64 = 16;
 
@@ -119,6 +122,7 @@ impl Context {
                 if check == Check::Append {
                     let room = (replaced / 2).saturating_sub(tokens);
                     let room = room.min(replaced / APPENDED);
+                    let room = room.min((tokens / LONGER).max(LEAST));
                     text = append_missing(&text, &missing, &mut verdict, room);
                 }
                 let context = self.with_summary(first, last, text, &verdict, at);

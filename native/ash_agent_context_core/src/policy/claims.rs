@@ -4,11 +4,16 @@
 use std::collections::HashMap;
 use std::hash::Hasher as _;
 
-use crate::view::facts::{tokens, Hash, Token};
+use crate::policy::fact_pieces::{self, list_keys};
+use crate::view::facts::{tokens, FactKind, Hash, Token};
 use crate::view::verdict::NAMED;
 
 /// How many words before and after a fact are compared, the most telling first.
 const WINDOWS: [(usize, usize); 7] = [(3, 3), (2, 2), (1, 1), (3, 0), (0, 3), (2, 0), (0, 2)];
+
+/// The first so many surroundings, and the two that begin here, are telling for paths and addresses as well.
+const TELLING: usize = 3;
+const BEFORE: usize = 4;
 
 /// Hashes of the surroundings of a fact: its line and the windows, the most telling first.
 type Surroundings = [Option<u64>; WINDOWS.len() + 1];
@@ -20,6 +25,12 @@ const CODE: &[u8] = b"\"'`=(<[{";
 struct Claim<'a> {
     text: &'a str,
     key: u64,
+    /// The keys of what it may be a piece or another form of.
+    others: Vec<u64>,
+    /// `true` for a path and an address.
+    is_long: bool,
+    /// `true` for a size: a number that stands elsewhere proves nothing.
+    is_size: bool,
     /// `true` if it may be the summary's own, such as the number of a list item: it is wrong only where the conversation has
     /// another one in the same surroundings.
     may_be_own: bool,
@@ -32,6 +43,8 @@ pub(super) struct Claims<'a> {
     claims: Vec<Claim<'a>>,
     /// True for facts that are there.
     keys: HashMap<u64, bool>,
+    /// True for pieces and other forms of facts that are there.
+    pieces: HashMap<u64, bool>,
     /// True for surroundings that are there.
     around: HashMap<u64, bool>,
     /// True for surroundings that are there with the same fact.
@@ -47,6 +60,7 @@ impl<'a> Claims<'a> {
         let mut all = Self {
             claims: Vec::new(),
             keys: HashMap::new(),
+            pieces: HashMap::new(),
             around: HashMap::new(),
             whole: HashMap::new(),
         };
@@ -55,17 +69,24 @@ impl<'a> Claims<'a> {
         pieces.retain(|piece| lists.get(&piece.start) != Some(&ListNumber::Own));
         // The next line of a summary may come from elsewhere in the text.
         for line in pieces.chunk_by(|one, next| is_same_line(text, one, next)) {
-            each(text, line, |piece, surroundings| {
+            each(text, line, |position, piece, surroundings| {
                 let key = piece.key();
+                let others = list_keys(text, line, position);
                 all.keys.insert(key, false);
+                all.pieces
+                    .extend(others.iter().map(|other| (*other, false)));
                 for around in surroundings.into_iter().flatten() {
                     all.around.insert(around, false);
-                    all.whole.insert((around, key), false);
+                    let keys = std::iter::once(key).chain(others.iter().copied());
+                    all.whole.extend(keys.map(|key| ((around, key), false)));
                 }
                 let is_quoted = lists.contains_key(&piece.start);
                 all.claims.push(Claim {
                     text: piece.text,
                     key,
+                    others,
+                    is_long: matches!(piece.kind(), Some(FactKind::Path | FactKind::Address)),
+                    is_size: fact_pieces::is_size(line, position),
                     may_be_own: is_quoted || piece.kind().is_none(),
                     surroundings,
                 });
@@ -83,18 +104,27 @@ impl<'a> Claims<'a> {
             return;
         }
         let pieces: Vec<Token<'_>> = tokens(text).collect();
-        for piece in &pieces {
+        for (position, piece) in pieces.iter().enumerate() {
             if let Some(is_seen) = self.keys.get_mut(&piece.key()) {
                 *is_seen = true;
             }
+            fact_pieces::each(&pieces, position, |key| {
+                if let Some(is_seen) = self.pieces.get_mut(&key) {
+                    *is_seen = true;
+                }
+            });
         }
-        each(text, &pieces, |piece, surroundings| {
+        each(text, &pieces, |position, piece, surroundings| {
             for around in surroundings.into_iter().flatten() {
                 if let Some(is_there) = self.around.get_mut(&around) {
                     *is_there = true;
-                    if let Some(is_same) = self.whole.get_mut(&(around, piece.key())) {
-                        *is_same = true;
-                    }
+                    let mut find = |key| {
+                        if let Some(is_same) = self.whole.get_mut(&(around, key)) {
+                            *is_same = true;
+                        }
+                    };
+                    find(piece.key());
+                    fact_pieces::each(&pieces, position, find);
                 }
             }
         });
@@ -104,7 +134,9 @@ impl<'a> Claims<'a> {
     pub fn wrong(self) -> Vec<Box<str>> {
         let mut wrong: Vec<Box<str>> = Vec::new();
         for claim in &self.claims {
-            let is_known = claim.may_be_own || self.keys.get(&claim.key) == Some(&true);
+            let is_piece = |key| self.pieces.get(key) == Some(&true);
+            let is_there = !claim.is_size && self.keys.get(&claim.key) == Some(&true);
+            let is_known = claim.may_be_own || is_there || claim.others.iter().any(is_piece);
             let is_right = is_known && self.stands_there(claim);
             if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
                 wrong.push(claim.text.into());
@@ -115,14 +147,25 @@ impl<'a> Claims<'a> {
 
     /// Returns true if a claim holds: its most telling surroundings that are in the texts decide.
     fn stands_there(&self, claim: &Claim<'_>) -> bool {
-        let mut surroundings = claim.surroundings.into_iter().flatten();
+        // A word or two beside a path say little: many are read in, or moved to.
+        let most = if claim.is_long { TELLING } else { usize::MAX };
+        let surroundings = claim.surroundings.into_iter().enumerate();
+        let telling =
+            surroundings.filter(|(at, _)| *at < most || *at == BEFORE || *at == BEFORE + 1);
+        let mut surroundings = telling.filter_map(|(_, around)| around);
         let decided = surroundings.find(|around| self.around.get(around) == Some(&true));
-        decided.is_none_or(|around| self.whole.get(&(around, claim.key)) == Some(&true))
+        let mut keys = std::iter::once(claim.key).chain(claim.others.iter().copied());
+        decided.is_none_or(|around| keys.any(|key| self.whole.get(&(around, key)) == Some(&true)))
     }
 }
 
-/// Calls a function with each fact of a text, its shortest codes included, and its surroundings.
-fn each<'a>(text: &str, pieces: &[Token<'a>], mut take: impl FnMut(&Token<'a>, Surroundings)) {
+/// Calls a function with the position of each fact among the pieces of a text, the shortest codes included, with the fact and
+/// its surroundings.
+fn each<'a>(
+    text: &str,
+    pieces: &[Token<'a>],
+    mut take: impl FnMut(usize, &Token<'a>, Surroundings),
+) {
     let words: Vec<u64> = pieces.iter().map(Token::word_key).collect();
     let lines = lines_around(text, pieces);
     for (position, (piece, line)) in pieces.iter().zip(lines).enumerate() {
@@ -136,7 +179,7 @@ fn each<'a>(text: &str, pieces: &[Token<'a>], mut take: impl FnMut(&Token<'a>, S
         let all = std::iter::once(line).chain(windows);
         let pairs = surroundings.iter_mut().zip(all);
         pairs.for_each(|(to, one)| *to = one);
-        take(piece, surroundings);
+        take(position, piece, surroundings);
     }
 }
 

@@ -4,6 +4,7 @@ pub mod account;
 pub mod check;
 mod claims;
 pub mod diagnosis;
+mod fact_pieces;
 mod facts;
 pub mod fit;
 mod hidden_note;

@@ -158,19 +158,24 @@ impl Context {
             .collect()
     }
 
-    /// Searches the texts that the view does not show in full for words. Returns at most so many hits, the best first.
+    /// Searches the texts that the view does not show in full for words. Returns at most so many hits, the best first. Where no
+    /// text has a word, those that contain it or are written nearly the same are found.
     ///
     /// # Complexity
     /// O(the log)
     #[must_use]
     pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
-        let mut search = Search::new(words);
-        let mut places = Vec::new();
-        for (at, said) in self.shortened_texts() {
-            let text = said.text(self.masks());
-            if search.read(&text) {
-                places.push((at, text));
-            }
+        let texts = || {
+            let texts = self.shortened_texts();
+            texts.map(|(at, said)| (at, said.text(self.masks())))
+        };
+        let read = |mut search: Search| {
+            let found: Vec<_> = texts().filter(|(_, text)| search.read(text)).collect();
+            (search, found)
+        };
+        let (mut search, mut places) = read(Search::new(words));
+        if let Some(wider) = search.widen(texts().map(|(_, text)| text)) {
+            (search, places) = read(wider);
         }
         let found = search.rank(most);
         let hit = |found: FoundText| {

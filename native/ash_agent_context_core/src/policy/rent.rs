@@ -11,6 +11,7 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
+use crate::log::tally::RentTally;
 use crate::prices::list::Prices;
 use crate::prices::rates::{Rates, Unit};
 use crate::tokens::Method;
@@ -83,28 +84,15 @@ impl Owed {
     }
 }
 
-/// The results of the view that are not cleared, oldest first.
-#[derive(Default)]
-struct Clearable {
-    /// The tokens that clearing each of them saves.
-    savings: Vec<u64>,
-    /// The number of results at each request.
-    requests: Vec<usize>,
-    /// The tokens from the first of them on, once these are cleared; `None` before it.
-    behind: Option<u64>,
-    /// The number of results up to each message, and the tokens from the first one on until then.
-    places: Vec<(usize, u64)>,
-}
-
-impl Clearable {
-    /// Adds an iteration, with its look before and after the clearing.
-    fn add(&mut self, iteration: &Iteration, [shown, next]: [Rendering<'_>; 2], placeholder: &str) {
+impl RentTally {
+    /// Adds an iteration with its look.
+    fn add(&mut self, iteration: &Iteration, shown: Rendering<'_>, placeholder: &str) {
         for entry in iteration.entries() {
-            let [shown, next] = [shown, next].map(|look| look.behind(entry.slots));
+            let shown = shown.behind(entry.slots);
             if entry.is_model() {
-                self.requests.push(self.savings.len());
+                self.carry();
             }
-            self.stand_behind(|| entry.message.tokens(Method::Estimate, next).total());
+            self.stand_behind(|| entry.message.tokens(Method::Estimate, shown).total());
             let Some(exchange) = entry.exchange.as_deref() else {
                 continue;
             };
@@ -116,15 +104,27 @@ impl Clearable {
             };
             let looks = [shown, cleared];
             let savings = exchange.count_savings(Method::Estimate, calls, looks);
+            let before = self
+                .behind
+                .unwrap_or_default()
+                .saturating_sub(self.all_saved);
             // The first ones may be cleared already.
-            let savings = savings.into_iter().skip(shown.cleared).flatten();
-            self.savings.extend(savings);
-            if !self.savings.is_empty() {
-                let before = *self.behind.get_or_insert(0);
-                self.places.push((self.savings.len(), before));
+            for saved in savings.into_iter().skip(shown.cleared).flatten() {
+                self.behind.get_or_insert(0);
+                self.all_saved = self.all_saved.saturating_add(saved);
+                self.newest.push_back((saved, before));
+                if self.newest.len() > self.keep {
+                    let (saved, _) = self.newest.pop_front().unwrap_or_default();
+                    self.saved = self.saved.saturating_add(saved);
+                }
             }
-            self.stand_behind(|| exchange.tokens(Method::Estimate, calls, next));
+            self.stand_behind(|| exchange.tokens(Method::Estimate, calls, shown));
         }
+    }
+
+    /// A request carries each result in vain that enough newer ones come after.
+    fn carry(&mut self) {
+        self.rent = self.rent.saturating_add(self.saved.into());
     }
 
     fn stand_behind(&mut self, count: impl FnOnce() -> u64) {
@@ -133,31 +133,16 @@ impl Clearable {
         }
     }
 
-    /// Returns how many of them may be cleared.
-    fn count(&self, keep: usize) -> usize {
-        self.savings.len().saturating_sub(keep)
-    }
-
-    /// Returns the tokens from the first result on that stays.
-    fn count_newest(&self, keep: usize) -> u64 {
-        let old = self.count(keep);
-        let place = self.places.partition_point(|(count, _)| *count <= old);
-        let behind = self.behind.unwrap_or_default();
-        let before = self.places.get(place).map_or(behind, |(_, before)| *before);
-        behind.saturating_sub(before)
-    }
-
-    /// Returns the tokens that requests carried although they could have been cleared then.
-    fn sum_rent(&self, keep: usize) -> u128 {
-        let old = self.savings.iter().take(self.count(keep));
-        let rents = old.enumerate().map(|(index, saved)| {
-            // A request carries a result in vain when enough newer ones come after it.
-            let needed = index.saturating_add(keep);
-            let before = self.requests.partition_point(|count| *count <= needed);
-            let carried = self.requests.len().saturating_sub(before);
-            u128::from(*saved).saturating_mul(carried as u128)
-        });
-        rents.fold(0, u128::saturating_add)
+    fn owed(mut self, is_first: bool) -> Option<Owed> {
+        self.carry();
+        let behind = self.behind.unwrap_or_default().saturating_sub(self.saved);
+        let (_, before) = self.newest.front().copied().unwrap_or((0, behind));
+        (self.saved > 0).then(|| Owed {
+            rent: self.rent,
+            behind,
+            newest: behind.saturating_sub(before),
+            is_first,
+        })
     }
 }
 
@@ -167,7 +152,7 @@ impl Context {
     /// The rent is computed from the answers in the log, one for each request: calling it again changes nothing.
     ///
     /// # Complexity
-    /// O(messages after the first uncleared result)
+    /// O(messages after the last call), and O(those after the first uncleared result) when the view has changed
     #[must_use]
     pub fn clear_when_due(&self, rent: &Rent<'_>, at: Time) -> (Self, Option<Due>) {
         let placeholder = self.placeholder();
@@ -229,26 +214,28 @@ impl Context {
     }
 
     /// Returns the costs of the results that could be cleared, if there are any; `next` is the conversation with them
-    /// cleared.
+    /// cleared. What completed iterations add is kept as the conversation grows.
     fn find_owed(&self, next: &Self, keep: usize, placeholder: &str) -> Option<Owed> {
         let (before, after) = (self.cleared_place(), next.cleared_place()?);
         if before.is_some_and(|before| before >= after) {
             return None; // what is cleared is not shown again
         }
-        let first = before.map_or(0, |(iteration, _)| iteration);
-        let iterations = self.log.between(first, u64::MAX);
-        let mut all = Clearable::default();
-        for iteration in iterations.filter(|iteration| !self.hides(iteration.number)) {
-            let looks = [self, next].map(|context| context.rendering(iteration.number));
-            all.add(iteration, looks, placeholder);
-        }
-        all.requests.push(all.savings.len());
-        let saved: u64 = all.savings.iter().take(all.count(keep)).sum();
-        (saved > 0).then(|| Owed {
-            rent: all.sum_rent(keep),
-            behind: all.behind.unwrap_or_default(),
-            newest: all.count_newest(keep),
-            is_first: before.is_none(),
-        })
+        let cleared = before.map_or(0, |(iteration, _)| iteration);
+        let add = |all: &mut RentTally, first: u64, last: u64| {
+            let iterations = self.log.between(first.max(cleared), last);
+            for iteration in iterations.filter(|iteration| !self.hides(iteration.number)) {
+                all.add(iteration, self.rendering(iteration.number), placeholder);
+            }
+        };
+        let (current, len) = (self.current_iteration(), self.log.history.len());
+        let done = self.tallies.rent(keep, len, |mut done| {
+            let first = self.first_number().saturating_add(done.len as u64);
+            add(&mut done, first, current.saturating_sub(1));
+            done.len = len;
+            done
+        });
+        let mut all = RentTally::clone(&done);
+        add(&mut all, current, current);
+        all.owed(before.is_none())
     }
 }

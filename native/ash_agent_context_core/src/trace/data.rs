@@ -402,6 +402,8 @@ impl<'t, 'a> DataWriter<'t, 'a> {
             let system = Message::system(with_prompt_texts(context.system(), view.prompt_texts()));
             let shown = rendering.message(&system);
             let shown = shown.as_ref().unwrap_or(&system);
+            let veiled = self.veil.message(shown);
+            let shown = veiled.as_ref().unwrap_or(shown);
             json.object("system", |json| self.content(json, &shown.content));
         }
     }

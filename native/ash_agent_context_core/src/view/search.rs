@@ -1,7 +1,11 @@
 //! Finding texts by their words, by a scan: 2.4 MB take a few milliseconds, and nothing has to be kept.
 //!
+//! Whoever asks may not know how a word is written: where no text has one, the words that contain it or are written nearly the
+//! same are looked for, too.
+//!
 //! Texts are ranked by BM25. Those that have the words as they were asked for, one after the other, come first.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use memchr::memmem::Finder;
@@ -55,6 +59,32 @@ impl Search {
             length: 0,
             found: Vec::new(),
         }
+    }
+
+    /// Returns a search for words like those that no text had as well; `None` if all were found, or nothing is like them.
+    ///
+    /// # Complexity
+    /// O(texts)
+    pub fn widen<'t>(&self, texts: impl Iterator<Item = Cow<'t, str>>) -> Option<Self> {
+        let has = |word: usize| self.found.iter().any(|one| one.counts.get(word) > Some(&0));
+        let unknown: Vec<&[u8]> = self
+            .words
+            .iter()
+            .enumerate()
+            .filter_map(|(at, word)| (!has(at)).then_some(word))
+            .collect();
+        if unknown.is_empty() || self.found.iter().any(|one| one.is_as_asked) {
+            return None;
+        }
+        let mut like = Words::default();
+        for text in texts {
+            like.add_like(&text, &unknown, MOST_WORDS);
+        }
+        (like.len() > 0).then(|| {
+            let mut wider = Self::new(&self.asked);
+            wider.words.add(like);
+            wider
+        })
     }
 
     /// Reads a text. Returns true if it has any of the words.

@@ -1,7 +1,9 @@
 //! What an operation costs does not grow with the conversation, but with what the operation has to look at.
 
-use crate::make::{at, conversation, reload, Talk};
-use ash_agent_context_core::{steps, Context, Fit, Method, Options, Pin, Provider, Stamp, Value};
+use crate::make::{at, conversation, list, map, reload, Talk};
+use ash_agent_context_core::{
+    steps, Context, Fit, Method, Options, Pin, Provider, Rent, Stamp, Value,
+};
 
 /// A conversation of so many iterations, each with a question and an answer.
 fn turns(count: usize, answer: &str) -> Context {
@@ -71,6 +73,44 @@ fn noting_a_request_looks_at_what_is_new() {
     // Under another view it has to look at each piece.
     let (_, whole) = note(&next.put_prompt_block("b", Some("B"), at(0)));
     assert!(new < 50 && 4 * new < whole, "{new} of {whole}");
+}
+
+#[test]
+fn a_rent_looks_at_what_is_new() {
+    let rent = Rent {
+        keep: 3,
+        share: Some(10_000_000),
+        prices: None,
+        model: None,
+        window: None,
+    };
+    let step = |context: &Context, number: usize| {
+        let call = list(vec![map(vec![
+            ("id", Value::text(&number.to_string())),
+            ("name", Value::text("read")),
+        ])]);
+        let stamp = || Stamp::at(at(0));
+        let asked = context.add_assistant_message(Value::Nil, call, stamp());
+        let result = Value::Tuple([Value::atom("ok"), Value::text(&"text ".repeat(99))].into());
+        let result = Value::Tuple([Value::text(&number.to_string()), result].into());
+        let results = list(vec![result]);
+        asked.unwrap().add_tool_results(results, stamp()).unwrap()
+    };
+    let mut context = conversation("Q");
+    for number in 0..500 {
+        context = step(&context, number);
+    }
+    let find = |context: &Context| {
+        let mut next = None;
+        let steps = steps::count_steps(|| next = Some(context.clear_when_due(&rent, at(0))));
+        let (next, due) = next.unwrap();
+        assert_eq!(due, None);
+        (next, steps)
+    };
+    let (context, all) = find(&context);
+    let (_, new) = find(&step(&context, 500));
+    // The text of the new result is counted.
+    assert!(all > 200_000 && new < 1_000, "{all}, then {new}");
 }
 
 #[test]

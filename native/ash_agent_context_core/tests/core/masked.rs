@@ -98,6 +98,8 @@ enum Step {
     PinIteration(u64),
     Clear(usize),
     Most(Option<usize>),
+    /// A text after the system prompt, of secrets that were said.
+    Block(Words),
     Shorten,
     Expand(u64),
     Rewind(u64),
@@ -106,13 +108,15 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let masks = || prop_oneof![1 => Just(0), 2 => Just(u8::MAX), 3 => any::<u8>()];
-    let secret = || 0..SECRETS.len();
-    let word = prop_oneof![
-        2 => (0..WORDS.len()).prop_map(Word::Plain),
-        1 => secret().prop_map(Word::Secret),
-        3 => secret().prop_map(Word::Bare),
-    ];
-    let summary = prop::collection::vec(word, 1..6);
+    let words_of_summary = || {
+        let word = prop_oneof![
+            2 => (0..WORDS.len()).prop_map(Word::Plain),
+            1 => (0..SECRETS.len()).prop_map(Word::Secret),
+            3 => (0..SECRETS.len()).prop_map(Word::Bare),
+        ];
+        prop::collection::vec(word, 1..6)
+    };
+    let summary = words_of_summary();
     prop_oneof![
         3 => words(12).prop_map(Step::Say),
         3 => words(30).prop_map(Step::Answer),
@@ -128,6 +132,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..6_u64).prop_map(Step::PinIteration),
         1 => (0..3_usize).prop_map(Step::Clear),
         1 => prop::option::of(80..300_usize).prop_map(Step::Most),
+        2 => words_of_summary().prop_map(Step::Block),
         1 => Just(Step::Shorten),
         1 => (1..6_u64).prop_map(Step::Expand),
         1 => (1..3_u64).prop_map(Step::Rewind),
@@ -192,13 +197,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
         Step::Inject(chosen) => Some(inject(context, *chosen)),
         Step::Hide(keep) => Some(context.keep_last_iterations(*keep, at())),
         Step::Summarize(first, last, words, check) => {
-            // A summary says what was said.
-            let said = leaves(context).join("\n");
-            let was_said = |word: &&Word| match word {
-                Word::Plain(_) => true,
-                Word::Secret(secret) | Word::Bare(secret) => said.contains(bare(*secret)),
-            };
-            let words: Words = words.iter().filter(was_said).copied().collect();
+            let words = said_of(context, words);
             let check = [Check::Nothing, Check::Append, Check::Refuse][*check];
             let summarized = context
                 .summarize_checked(*first, *last, &text(&words), check, at())
@@ -211,6 +210,10 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
         Step::PinIteration(number) => context.pin(Pin::Iteration(*number), at()).ok(),
         Step::Clear(keep) => Some(context.clear_tool_results(*keep, "-", at())),
         Step::Most(most) => Some(context.put_max_result_bytes(*most, at())),
+        Step::Block(words) => {
+            let words = said_of(context, words);
+            Some(context.put_prompt_block("known", Some(&text(&words)), at()))
+        }
         Step::Shorten => {
             let rent = Rent {
                 keep: 1,
@@ -231,6 +234,16 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
         }
         Step::Store => Some(store(context)),
     }
+}
+
+/// A summary says what was said.
+fn said_of(context: &Context, words: &Words) -> Words {
+    let said = leaves(context).join("\n");
+    let was_said = |word: &&Word| match word {
+        Word::Plain(_) => true,
+        Word::Secret(secret) | Word::Bare(secret) => said.contains(bare(*secret)),
+    };
+    words.iter().filter(was_said).copied().collect()
 }
 
 fn store(context: &Context) -> Context {
@@ -498,6 +511,11 @@ proptest! {
             context = next;
             // To rendering at everything takes a while, and a message more changes little of it.
             let is_said = matches!(step, Step::Say(_) | Step::Answer(_) | Step::Work(..));
+            // A block is compared with what is there when it is put, as it is before each request.
+            let block = context.view().and_then(|view| view.prompt_texts().first().cloned());
+            if let Some((name, text)) = block.filter(|_| is_said) {
+                context = context.put_prompt_block(&name, Some(&text), at());
+            }
             let hidden = hidden(&context, masks(&context));
             if !is_said && !hidden.is_empty() {
                 let found = find(&shown(&context), &hidden);

@@ -540,6 +540,40 @@ fn parts_lose_their_middle_and_say_so_once() {
     }
 }
 
+/// A model need not know how a word is written.
+#[test]
+fn a_search_finds_a_part_of_a_word_and_one_that_is_misspelt() {
+    let context =
+        told("The BoundedQueue of Zimmermann overflows at a high watermark, see lib/agent.ex")
+            .clear_tool_results(0, "-", at(3));
+    let finds = |words: &str| !context.search(words, 3).is_empty();
+    for words in [
+        "Zimmermann",
+        "zimmerman",
+        "Zimmremann",
+        "Zimermann",
+        "Zimmmermann",
+        "watermrk",
+        "watermark limit",
+        "Queue of the bound",
+        "boundedqueue",
+        "bounded queue",
+        "zimerman",
+        "which overflow",
+        "watre mark",
+        "agent",
+    ] {
+        assert!(finds(words), "{words}");
+    }
+    for words in ["Zamboni", "wintermute", "", "zx", "xqueuey", "overgrowth"] {
+        assert!(!finds(words), "{words}");
+    }
+    let [first, ..] = &*context.search("zimerman", 3) else {
+        panic!()
+    };
+    assert!(first.text.contains("Zimmermann"), "{}", first.text);
+}
+
 #[test]
 fn what_was_pinned_is_forgotten_when_a_rewind_takes_it_away() {
     let context = call(&told("a"), "c2", "read", "{}", "b");

@@ -1,6 +1,6 @@
 //! When old results are cleared: never the newest, never for nothing, and never for more than the rent that was paid.
 
-use crate::make::{at, conversation, map, Talk};
+use crate::make::{at, conversation, map, reload, Talk};
 use ash_agent_context_core::{
     read_list, AnswerTimes, Context, Due, Method, Prices, Provider, Reading, Rent, Response, Stamp,
     Value,
@@ -88,6 +88,8 @@ proptest! {
             let all = context.clear_tool_results(keep, "[Old tool result cleared]", at(3));
             let (next, due) = context.clear_when_due(&rent, at(3));
             prop_assert_eq!(next.current(), context.current());
+            // What was kept of earlier steps is what is found anew.
+            prop_assert_eq!(reload(&context).clear_when_due(&rent, at(3)).1, due);
             if place(&all) <= place(&context) {
                 prop_assert_eq!(due, None);
                 continue;

@@ -95,6 +95,64 @@ fn the_same_said_in_other_words_is_not_doubted() {
     }
 }
 
+/// Pieces of facts and other forms of them, each with lies within.
+#[test]
+fn a_piece_of_a_fact_is_known_and_a_lie_in_it_is_found() {
+    let text = "open lib/shop/billing/invoice_line.ex:235 at 1f0c29ab44de99817b6a5c3d2e1f00aa11bb22cc\n\
+                request 4f9c01d2-77ab-4e10-9c3f-aa12bb34cc56, lines 1204-1377, report.csv has 48,213 bytes\n\
+                attempt 3 failed after 7.284 s, load 47.31 %, 1108 lines of https://hexdocs.pm/ash/readme.html";
+    for (piece, lies) in [
+        (
+            "Changed invoice_line.ex",
+            &["invoice_lime.ex", "invoice_lines.ex", "nvoice_line.ex"][..],
+        ),
+        (
+            "Changed billing/invoice_line.ex",
+            &["billing/invoice_lime.ex", "shop/invoice_line.ex"],
+        ),
+        ("Files in lib/shop/billing/", &["lib/shap/billing"]),
+        ("Now at 1f0c29a", &["1f0c29b", "1f0c28a", "f0c29ab4"]),
+        ("Served 4f9c01d2", &["4f9c01d3"]),
+        ("Served 77ab-4e10", &["77ab-4e11"]),
+        ("It begins at 1204", &["1205"]),
+        ("It takes 48 KB", &["46 KB", "1204 KB"]),
+        ("It takes 47.1 KiB", &["48.1 KiB"]),
+        ("It takes about 48.2kB", &["48.3kB"]),
+        ("The 3rd attempt", &["4th attempt", "3rd request"]),
+        ("It took 7.3 s", &["7.4 s"]),
+        ("Load is 47%", &["46%"]),
+        ("It has ~1100 lines", &["~1200 lines"]),
+        ("See hexdocs.pm/ash", &["hexdocs.pm/ask2"]),
+    ] {
+        assert_eq!(wrong(text, piece), [""; 0], "{piece}");
+        for lie in lies {
+            assert!(
+                !wrong(text, &format!("They have {lie}")).is_empty(),
+                "{lie}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_summary_grows_by_a_quarter_at_most() {
+    let facts: String = (0..200)
+        .map(|n| format!("lib/a{n}/file_{n}.ex\n"))
+        .collect();
+    let summary = "They read files, and then some more of them. ".repeat(9);
+    let summarized = told(&facts)
+        .summarize_checked(1, 1, &summary, Check::Append, at(4))
+        .unwrap();
+    assert!(summarized.verdict.appended > 0);
+    let text = summarized.context.summary(1).unwrap();
+    assert!(
+        text.len() * 3 < summary.len() * 4,
+        "{} of {}",
+        text.len(),
+        summary.len()
+    );
+}
+
 #[test]
 fn facts_are_found_between_letters_that_no_space_divides() {
     let text = "订单12345已确认，共3个文件。See “lib/a.ex”—it’s 4711…";

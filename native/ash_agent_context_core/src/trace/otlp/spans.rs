@@ -128,6 +128,9 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
         let summaries = context
             .covers()
             .filter(|(_, cover)| cover.summary.is_some());
+        // Most conversations have no blocks, and then need no walk over their texts for it.
+        let blocks = context.view().map_or(0, |view| view.prompt_texts().len());
+        let veil = OnceCell::new();
         let of = Conversation {
             at,
             id: self.trace.document_id(at),
@@ -136,11 +139,17 @@ impl<'t, 'a> SpanWriter<'t, 'a> {
             is_main: shown.is_active,
             system: system.map(|system| {
                 let rendering = self.trace.rendering().message(system);
-                messages::instructions(rendering.as_ref().unwrap_or(system))
+                let system = rendering.as_ref().unwrap_or(system);
+                let masks = self.trace.masks.as_deref().filter(|_| blocks > 0);
+                let veiled = masks.and_then(|masks| {
+                    let veil = veil.get_or_init(|| context.veil(Some(masks)));
+                    veil.message(system)
+                });
+                messages::instructions(veiled.as_ref().unwrap_or(system))
             }),
             compacted: summaries.map(|(_, cover)| cover.last).min(),
             account: CacheAccount::since(numbers.0, context, self.options.prices),
-            veil: OnceCell::new(),
+            veil,
         };
         let mut turn: Vec<&Iteration> = Vec::new();
         let mut unread = None;

@@ -1,0 +1,230 @@
+//! What people make of a fact when they say it again: the end of a path, the start of a hash, a number of a range, a rounded
+//! size, an ordinal. Such a piece is cut where a word of the fact ends, so a changed letter is in none.
+
+use crate::view::facts::{key, Hash, Token};
+
+/// A piece has at most so many words of its fact, so that a long one takes linear time.
+const WORDS: usize = 8;
+
+/// The fewest bytes of a piece with letters, and of one with digits alone out of a fact with letters.
+const LETTERS: usize = 3;
+const DIGITS: usize = 4;
+
+/// The bytes of a hash from which one is shortened, and those of its shortened form.
+const HASH: usize = 16;
+const SHORT: std::ops::Range<usize> = 7..HASH;
+
+/// A word within so many bytes of a number belongs to it.
+const NEAR: usize = 3;
+
+/// The units of sizes, with their thousands.
+const UNITS: [(&str, i32); 3] = [("k", 1), ("m", 2), ("g", 3)];
+
+/// A number after one of these words is rounded.
+const ABOUT: &str = " about around roughly approximately nearly almost some ";
+
+/// A number beside one of these words is a size: a listing of files has the month after it.
+const SIZES: &str =
+    " b byte bytes size filesize length content-length characters chars tokens jan feb mar apr may jun jul aug sep oct nov dec ";
+
+/// Calls a function with the keys of the pieces and of the other forms of a fact.
+///
+/// # Complexity
+/// O(the fact)
+pub(super) fn each(pieces: &[Token<'_>], position: usize, mut take: impl FnMut(u64)) {
+    let Some(piece) = pieces.get(position) else {
+        return;
+    };
+    let has_letter = piece.text.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let number = number(piece.text);
+    if number.is_none() {
+        each_piece(piece.text.as_bytes(), has_letter, &mut take);
+    }
+    let besides = beside(pieces, position);
+    if let Some(number) = number.filter(|number| *number >= 1_000.0) {
+        if besides.iter().flatten().any(|word| is_in(SIZES, word)) {
+            each_size(number, 0, &mut take);
+        }
+    }
+    if let Some((number, power)) = size(pieces, position) {
+        each_size(number * 1_000_f64.powi(power), power, &mut take);
+    }
+    if let Some(number) = number {
+        let decimals = piece.text.split_once('.').map_or(0, |(_, of)| of.len());
+        (0..decimals.min(4)).for_each(|decimals| take(rounded(&format!("{number:.decimals$}"))));
+        take(rounded(piece.text));
+        each_round(number, |number| take(rounded(&format!("{number:.0}"))));
+        let words = besides.iter().flatten();
+        words.for_each(|word| take(ordinal(piece.text, word)));
+    }
+}
+
+/// Returns the keys of what a word of a summary may be a piece or another form of.
+pub(super) fn list_keys(text: &str, pieces: &[Token<'_>], position: usize) -> Vec<u64> {
+    let Some(piece) = pieces.get(position) else {
+        return Vec::new();
+    };
+    let mut keys = Vec::new();
+    if let Some((number, power)) = size(pieces, position) {
+        let decimals = piece.text.split_once('.').map_or(0, |(_, of)| {
+            of.bytes().take_while(u8::is_ascii_digit).count()
+        });
+        keys.push(sized(number, decimals, power));
+    }
+    if is_size(pieces, position) {
+        return keys;
+    }
+    keys.push(key(&["piece", piece.text]));
+    let is_share = text.as_bytes().get(piece.end()) == Some(&b'%');
+    let [before, _] = beside(pieces, position);
+    let is_about = piece.text.starts_with('~') || before.is_some_and(|word| is_in(ABOUT, word));
+    if is_share || is_about || piece.text.contains('.') {
+        keys.push(rounded(
+            &piece.text.trim_start_matches('~').replace(',', ""),
+        ));
+    }
+    let endings = ["st", "nd", "rd", "th"].iter();
+    let mut numbers = endings.filter_map(|ending| piece.text.strip_suffix(ending));
+    if let Some(number) = numbers.find(|number| number.parse::<u64>().is_ok()) {
+        // The word before it is mostly an article.
+        let [before, after] = beside(pieces, position);
+        keys.extend(after.or(before).map(|word| ordinal(number, word)));
+    }
+    keys
+}
+
+/// Calls a function with the key of each run of words of a fact, and of each short form of a hash.
+fn each_piece(bytes: &[u8], has_letter: bool, take: &mut impl FnMut(u64)) {
+    let is_sign = |at: usize| {
+        bytes
+            .get(at)
+            .is_some_and(|byte| b"/.-_:=@?&#~".contains(byte))
+    };
+    let starts = (0..bytes.len()).filter(|at| *at == 0 || is_sign(at - 1));
+    for start in starts {
+        let mut hash = Hash::default();
+        b"piece\xff".iter().for_each(|byte| hash.byte(*byte));
+        let (mut words, mut has_letters, mut is_hash) = (0, false, true);
+        for (at, byte) in bytes.iter().enumerate().skip(start) {
+            hash.byte(*byte);
+            has_letters |= !byte.is_ascii_digit();
+            is_hash &= byte.is_ascii_hexdigit();
+            let length = at + 1 - start;
+            let is_end = at + 1 == bytes.len() || is_sign(at + 1) && !is_sign(at);
+            let is_short = is_hash && SHORT.contains(&length) && is_hash_at(bytes, start);
+            let least = match (has_letters, has_letter) {
+                (true, _) => LETTERS,
+                (false, true) => DIGITS,
+                (false, false) => 1,
+            };
+            if is_short || is_end && length >= least && length < bytes.len() {
+                let mut whole = hash;
+                whole.byte(0xff);
+                take(std::hash::Hasher::finish(&whole));
+            }
+            words += usize::from(is_end);
+            if words == WORDS {
+                break;
+            }
+        }
+    }
+}
+
+fn is_hash_at(bytes: &[u8], start: usize) -> bool {
+    let hash = bytes.get(start..start + HASH).unwrap_or_default();
+    hash.len() == HASH && hash.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Returns the value of digits with commas and a point.
+fn number(text: &str) -> Option<f64> {
+    let is_number = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b",.".contains(&byte));
+    is_number.then(|| text.replace(',', "").parse().ok())?
+}
+
+/// Returns the number of a size and the power of its unit: of `12KB`, or of `12` before `KB`.
+fn size(pieces: &[Token<'_>], position: usize) -> Option<(f64, i32)> {
+    let piece = pieces.get(position)?;
+    let digits = piece.text.trim_start_matches('~');
+    let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let [_, after] = beside(pieces, position);
+    let unit = match piece.text.trim_start_matches('~').get(digits.len()..)? {
+        _ if digits.is_empty() => return None,
+        "" => after?.text,
+        unit => unit,
+    };
+    let unit = unit.to_ascii_lowercase();
+    let unit = unit
+        .strip_suffix("ib")
+        .or(unit.strip_suffix('b'))
+        .unwrap_or(&unit);
+    let (_, power) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    Some((number(digits)?, *power))
+}
+
+/// Calls a function with the keys of a size in thousands, in both senses, with up to two decimals. `least`: its own unit.
+fn each_size(size: f64, least: i32, take: &mut impl FnMut(u64)) {
+    for (_, power) in UNITS.iter().filter(|(_, power)| *power >= least) {
+        for unit in [1_000_f64, 1_024.0] {
+            let number = size / unit.powi(*power);
+            if number >= 0.1 {
+                (0..3).for_each(|decimals| take(sized(number, decimals, *power)));
+            }
+        }
+    }
+}
+
+fn sized(number: f64, decimals: usize, power: i32) -> u64 {
+    key(&["size", &format!("{number:.decimals$}"), &power.to_string()])
+}
+
+fn rounded(number: &str) -> u64 {
+    key(&["rounded", number])
+}
+
+fn ordinal(number: &str, word: &Token<'_>) -> u64 {
+    let number = number.trim_start_matches('0');
+    key(&["ordinal", number, &word.word_key().to_string()])
+}
+
+/// Calls a function with a number that is rounded to its first two and three digits.
+fn each_round(number: f64, mut take: impl FnMut(f64)) {
+    let mut unit = 1.0;
+    while number / unit >= 100.0 {
+        if number / unit < 10_000.0 {
+            take((number / unit / 10.0).round() * unit * 10.0);
+        }
+        unit *= 10.0;
+    }
+}
+
+fn is_in(words: &str, word: &Token<'_>) -> bool {
+    word.text.len() < NEAR + HASH
+        && words.contains(&format!(" {} ", word.text.to_ascii_lowercase()))
+}
+
+/// Returns true for a number with a unit, which says more than the number.
+pub(super) fn is_size(pieces: &[Token<'_>], position: usize) -> bool {
+    let is_unit = |word: &Token<'_>| word.text.ends_with(['b', 'B']);
+    let [_, after] = beside(pieces, position);
+    let own = pieces
+        .get(position)
+        .filter(|piece| number(piece.text).is_none());
+    size(pieces, position).is_some() && own.or(after).is_some_and(is_unit)
+}
+
+/// Returns the words that stand right before and right after a piece.
+fn beside<'p, 'a>(pieces: &'p [Token<'a>], position: usize) -> [Option<&'p Token<'a>>; 2] {
+    let at = |position: Option<usize>| position.and_then(|at| pieces.get(at));
+    let piece = at(Some(position));
+    let is_near = |one: Option<&Token<'_>>, next: Option<&Token<'_>>| {
+        let both = one.zip(next);
+        both.is_some_and(|(one, next)| next.start.saturating_sub(one.end()) <= NEAR)
+    };
+    let (before, after) = (at(position.checked_sub(1)), at(position.checked_add(1)));
+    [
+        before.filter(|before| is_near(Some(before), piece)),
+        after.filter(|after| is_near(piece, Some(after))),
+    ]
+}
