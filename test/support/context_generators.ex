@@ -543,11 +543,19 @@ defmodule AshAgent.TestSupport.ContextGenerators do
   defp base64(size) do
     bytes = :rand.bytes(size)
     data = Base.encode64(bytes)
-    is_text = size > 8 and String.valid?(binary_part(bytes, 0, size - 4))
+    is_text = size > 8 and count_text(binary_part(bytes, 0, min(size, 48))) > min(size, 48) - 4
 
     if is_text or String.starts_with?(data, "//") or String.contains?(data, masked_word()),
       do: base64(size),
       else: data
+  end
+
+  # The number of bytes before the first that are no text.
+  defp count_text(bytes) do
+    case :unicode.characters_to_binary(bytes) do
+      text when is_binary(text) -> byte_size(text)
+      {_fault, text, _rest} -> byte_size(text)
+    end
   end
 
   ## What providers want to see again
