@@ -7,6 +7,10 @@ defmodule AshAgent.PrecompiledTest do
 
   # A server of files on loopback, as a mirror is one.
   defp serve(dir) do
+    # Since Elixir 1.15, Mix hides it from what does not name it.
+    if function_exported?(Mix, :ensure_application!, 1),
+      do: apply(Mix, :ensure_application!, [:inets])
+
     {:ok, _} = Application.ensure_all_started(:inets)
     root = String.to_charlist(dir)
 

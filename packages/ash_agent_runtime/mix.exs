@@ -139,7 +139,8 @@ defmodule AshAgentRuntime.MixProject do
       markdown_processor: AshAgent.DocLinks,
       filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # The default client for MCP is named, and not for use by applications.
-      skip_code_autolink_to: ["AshAgent.MCP.Anubis"],
+      # Those of ash_agent_test are compiled in :integration, and are documented there.
+      skip_code_autolink_to: ~w(AshAgent.MCP.Anubis AshAgent.Store.Conformance AshAgent.Test),
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",

@@ -634,7 +634,7 @@ defmodule AshAgent.TracePageTest do
   end
 
   test "shows Markdown and JSON as text in blocks, and signs for what is not seen", context do
-    tags = for letter <- 'ignore', into: "", do: <<0xE0000 + letter::utf8>>
+    tags = for letter <- ~c"ignore", into: "", do: <<0xE0000 + letter::utf8>>
 
     words = """
     # A **plan** <b>

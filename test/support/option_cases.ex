@@ -36,7 +36,7 @@ defmodule AshAgent.TestSupport.OptionCases do
         {:ok, modules} = :application.get_key(@app, :modules)
 
         for module <- modules,
-            module not in @elsewhere and
+            not Enum.member?(@elsewhere, module) and
               not String.contains?(inspect(module), ["TestSupport.", "Inspect."]),
             {:docs_v1, _, _, _, moduledoc, _, docs} when moduledoc != :hidden <- [
               Code.fetch_docs(module)

@@ -143,8 +143,8 @@ defmodule AshAgent.Context.ViewTest do
     for {function, arguments} <- [
           {hide, for(last <- [0, -1, nil, 1.0, :all], do: [{:all_but_last, last}])},
           {hide, for(seconds <- [-1, nil, 1.0], do: [{:older_than, seconds}])},
-          {hide, for(range <- [0..1, 2..1, -1..1, nil], do: [{:all_but, range}])},
-          {hide, [[0], [2..1], [nil], [1.0]]},
+          {hide, for(range <- [0..1, 2..1//-1, -1..1, nil], do: [{:all_but, range}])},
+          {hide, [[0], [2..1//-1], [nil], [1.0]]},
           {&View.expand/2, [[0], [-1], [nil], ["1"], [0..2], [3..1//1]]},
           {fit, [[-1, []], [1.5, []], [nil, []]]},
           {fit, for(option <- [step: 0, step: nil, reserve: -1, at: 1, x: 1], do: [1, [option]])},

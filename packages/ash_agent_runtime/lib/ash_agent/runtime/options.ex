@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.Options do
   # The options of a run, of which sessions and sub-agents take some, too.
 
   alias AshAgent.{Options, Prices}
-  alias AshAgent.Runtime.Permissions
+  alias AshAgent.Runtime.PermissionOptions
 
   @schema Options.schema([
             {:llm, :any, [required: true, type_doc: "a model"], "see `t:AshAgent.LLM.t/0`."},
@@ -78,7 +78,7 @@ defmodule AshAgent.Runtime.Options do
             {:stream, :boolean, [default: true],
              "whether to stream if the model can, see `AshAgent.LLM.streams?/1`."}
           ]) ++
-            Permissions.schema() ++
+            PermissionOptions.schema() ++
             Options.schema([
               {:before_tool, {:custom, &__MODULE__.before?/1},
                [type_doc: "a function of arity 2, or a list of them"],

@@ -45,10 +45,7 @@ defmodule AshAgent.Runtime.Permissions do
   use AshAgent.Arguments
 
   alias AshAgent.Options
-  alias AshAgent.Runtime.Tool
-
-  defguardp is_name(name)
-            when is_binary(name) or (is_atom(name) and name not in [nil, true, false])
+  alias AshAgent.Runtime.{PermissionOptions, Tool}
 
   @enforce_keys [:allowed, :deny, :allow]
   defstruct @enforce_keys
@@ -61,20 +58,7 @@ defmodule AshAgent.Runtime.Permissions do
   @type rule ::
           {:allow | :deny, pattern :: name()} | {:allow | :deny, pattern :: name(), predicate()}
 
-  @schema Options.schema([
-            {:allowed_tools, {:or, [{:list, {:custom, &__MODULE__.name?/1}}, nil]},
-             [type_doc: "a list of names, or `nil` for all tools", default: nil],
-             "the tools that may be called."},
-            {:permission_rules, {:list, {:custom, &__MODULE__.rule?/1}},
-             [
-               type_doc:
-                 "a list of rules: `{:allow | :deny, pattern}` or `{:allow | :deny, pattern, function of arity 1}`",
-               default: []
-             ], "see `t:rule/0`."}
-          ])
-
-  @doc false
-  def schema, do: @schema
+  @schema PermissionOptions.schema()
 
   @doc """
   Makes permissions.
@@ -159,14 +143,6 @@ defmodule AshAgent.Runtime.Permissions do
   def matches?(pattern, name)
       when (is_binary(pattern) or is_atom(pattern)) and (is_binary(name) or is_atom(name)),
       do: pattern |> glob() |> fits?(Tool.name(name))
-
-  @doc false
-  def name?(name), do: is_name(name)
-
-  @doc false
-  def rule?({kind, pattern}), do: kind in [:allow, :deny] and name?(pattern)
-  def rule?({kind, pattern, predicate}), do: rule?({kind, pattern}) and is_function(predicate, 1)
-  def rule?(_other), do: false
 
   @doc false
   # Returns true if functions of the application decide, too.

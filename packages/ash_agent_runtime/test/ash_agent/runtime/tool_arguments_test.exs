@@ -347,7 +347,7 @@ defmodule AshAgent.Runtime.ToolArgumentsTest do
       case how do
         :raise -> raise @secret
         :elixir -> Map.fetch!(Map.new(), @secret)
-        :clause -> clause(@secret)
+        :clause -> clause(Function.identity(@secret))
         :throw -> throw(@secret)
         :exit -> exit(@secret)
       end

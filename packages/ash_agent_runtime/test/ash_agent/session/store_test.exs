@@ -32,7 +32,7 @@ defmodule AshAgent.Session.StoreTest do
 
   test "claims and creates, writes each turn, and releases", %{store: store} do
     session = start(store, system_prompt: "Be brief.")
-    assert stored(store).owner =~ inspect(session) |> String.slice(4..-1)
+    assert stored(store).owner =~ inspect(session) |> String.slice(4..-1//1)
 
     {:error, {{:store_error, {:owned, _}}, _}} =
       start_supervised({Session, store: store, id: "c", llm: llm()})
