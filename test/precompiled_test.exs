@@ -1,3 +1,7 @@
+# Since Elixir 1.15, Mix hides what the package does not name: this is called before the module is compiled.
+if function_exported?(Mix, :ensure_application!, 1),
+  do: apply(Mix, :ensure_application!, [:inets])
+
 defmodule AshAgent.PrecompiledTest do
   use ExUnit.Case, async: true
 
@@ -7,10 +11,6 @@ defmodule AshAgent.PrecompiledTest do
 
   # A server of files on loopback, as a mirror is one.
   defp serve(dir) do
-    # Since Elixir 1.15, Mix hides it from what does not name it.
-    if function_exported?(Mix, :ensure_application!, 1),
-      do: apply(Mix, :ensure_application!, [:inets])
-
     {:ok, _} = Application.ensure_all_started(:inets)
     root = String.to_charlist(dir)
 

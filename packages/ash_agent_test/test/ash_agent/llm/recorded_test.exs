@@ -70,8 +70,8 @@ defmodule AshAgent.LLM.RecordedTest do
         cassette = cassette <> "#{seed}"
 
         cuts = &Clients.cut_randomly(&1, {provider, seed}, 40)
-        opts = [script: [call, "Grüße, alle Welt!"], cuts: cuts]
-        opts = if provider == :mistral, do: [provider: :mistral] ++ opts, else: opts
+        opts = for(:mistral <- [provider], do: {:provider, :mistral})
+        opts = opts ++ [script: [call, "Grüße, alle Welt!"], cuts: cuts]
         context = Context.new("1 + 1?", system_prompt: "Be kind.")
 
         runs =

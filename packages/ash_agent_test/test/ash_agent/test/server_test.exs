@@ -58,8 +58,8 @@ defmodule AshAgent.Test.ServerTest do
       random = fn bytes -> Clients.cut_randomly(bytes, {provider, 33}, 50) end
 
       for cuts <- [:events, whole, each, random] do
-        opts = [script: [@answer, @answer], cuts: cuts]
-        opts = if provider == :mistral, do: [provider: :mistral] ++ opts, else: opts
+        opts = for(:mistral <- [provider], do: {:provider, :mistral})
+        opts = opts ++ [script: [@answer, @answer], cuts: cuts]
         server = serve(opts)
         llm = client(server, provider)
         {:ok, response} = LLM.chat(llm, Context.new("Hi"))
