@@ -129,6 +129,7 @@ impl Context {
                 next.log.complete(stamp.at);
             }
             next.log.append(message);
+            next.compare_new(self);
         }))
     }
 
@@ -164,6 +165,7 @@ impl Context {
         if is_checked {
             next.note_made_on(place.iteration);
         }
+        next.compare_new(self);
         Ok(next)
     }
 
@@ -190,6 +192,7 @@ impl Context {
         next.log
             .change_current(|current| filled = current.fill(results, stamp.metadata));
         filled?;
+        next.compare_new(self);
         next.complete_answered(stamp.at);
         Ok(next)
     }
@@ -341,6 +344,7 @@ impl Context {
             let from = next.current_iteration().saturating_add(1);
             next.inputs_mut().cut(from);
             next.cut_view();
+            next.compare_anew();
             self.keep_rewound(&mut next);
         }
         Ok(next)
@@ -365,6 +369,7 @@ impl Context {
             fork.log.created_at = at;
             if self.current().count_pending() > 0 {
                 fork.log.update_exchange(Exchange::ask_again);
+                fork.compare_new(self);
             }
             fork.grown();
         })

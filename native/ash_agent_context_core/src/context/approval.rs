@@ -232,6 +232,7 @@ impl Context {
     fn with_decision(&self, at: Time, change: impl FnOnce(&mut Exchange)) -> Self {
         let mut next = self.clone();
         next.log.update_exchange(change);
+        next.compare_new(self);
         next.complete_answered(at);
         next
     }

@@ -44,6 +44,25 @@ impl<'a> LogText<'a> {
         message.into_iter().chain(calls)
     }
 
+    /// Returns the results and decisions of an entry that it did not have before; `None` if one is another or gone.
+    pub fn new_of(entry: &'a Entry, before: &Entry) -> Option<Vec<Self>> {
+        let mut new = Vec::new();
+        let exchange = entry.exchange.as_deref().zip(before.exchange.as_deref());
+        for (nth, (call, outcome)) in entry.calls().enumerate() {
+            let slot = entry.slots + nth;
+            let (now, before) = exchange?;
+            match (before.decision(nth), now.decision(nth)) {
+                (None, None) => {}
+                (None, Some(decision)) => new.push(Self::Decision(slot, call, decision)),
+                (Some(before), now) if now != Some(before) => return None,
+                _ => {}
+            }
+            let result = outcome.filter(|_| before.slot(nth).is_none());
+            new.extend(result.map(|outcome| Self::Result(slot, call, outcome)));
+        }
+        Some(new)
+    }
+
     /// Returns its words, without masked ones.
     pub fn text(&self, masks: Option<&Masks>) -> Cow<'a, str> {
         match self {

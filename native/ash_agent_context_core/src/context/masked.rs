@@ -12,7 +12,7 @@ use crate::view::cover::{Cover, Unmasked};
 use crate::view::masks::Masks;
 use crate::view::pins::{Pin, Pins};
 use crate::view::texts::content_text;
-use crate::view::veil::Veil;
+use crate::view::veil::{Compared, Veil};
 use crate::view::verdict::Verdict;
 
 /// The own words of notes and summaries, which hide nothing.
@@ -99,23 +99,54 @@ impl Context {
         cut.map_or(text.into(), Cow::Owned)
     }
 
-    /// Returns the texts after the system prompt without what the log only has where it is masked.
+    /// Compares the texts after the system prompt with the conversation, if there are masks.
     ///
     /// # Complexity
-    /// O(the log) if there are masks
-    pub(crate) fn masked_blocks(&self, texts: &[Block]) -> Vec<Block> {
-        let Some(masks) = self.masks() else {
-            return texts.to_vec();
+    /// O(the log) if there are
+    pub(crate) fn compare_blocks(&self) -> Option<Compared> {
+        let masks = self.masks()?;
+        let texts = self.view()?.prompt_texts();
+        if texts.is_empty() {
+            return None;
+        }
+        let seen: Vec<Cow<'_, str>> = texts.iter().map(|(_, text)| masks.words(text)).collect();
+        let compared = Compared::of(seen.iter().map(|text| &**text));
+        let all = self.texts_with_system(0, u64::MAX);
+        compare(&compared, all, masks).or(Some(compared))
+    }
+
+    /// Compares those texts with what the last message has and did not have before: the message itself, or more results and
+    /// decisions. Call it after each change of messages.
+    ///
+    /// # Complexity
+    /// O(what is new), and O(the texts) if it has pieces of them that nothing before had
+    pub(crate) fn compare_new(&mut self, before: &Self) {
+        let view = self.view();
+        let compared = view.and_then(|view| Some((view.masks()?, view.compared.as_deref()?)));
+        let (Some((masks, compared)), Some(entry)) = (compared, self.current().last()) else {
+            return;
         };
-        let seen = texts.iter().map(|(_, text)| masks.words(text));
-        let seen: Vec<Cow<'_, str>> = seen.collect();
-        let masked = self.masked_pieces(masks, &seen);
-        let veil = self.shown_beside(masks, masked, 0, u64::MAX);
-        let names = texts.iter().map(|(name, _)| name.clone());
-        let cut = |text: Cow<'_, str>| veil.cut(&text).unwrap_or_else(|| text.into_owned());
-        names
-            .zip(seen.into_iter().map(|text| cut(text).into()))
-            .collect()
+        let old = before.current();
+        let is_old = old.number == self.current().number
+            && old.entries().len() == self.current().entries().len();
+        let new: Vec<LogText<'_>> = match old.last().filter(|_| is_old) {
+            None => LogText::of(entry).collect(),
+            Some(old) => match LogText::new_of(entry, old) {
+                Some(new) => new,
+                // A text that showed a piece may be gone.
+                None => return self.show_system(),
+            },
+        };
+        if let Some(next) = compare(compared, new.into_iter(), masks) {
+            self.put_shown_system(Some(next));
+        }
+    }
+
+    /// Compares those texts with all of the conversation after some of it has gone.
+    pub(crate) fn compare_anew(&mut self) {
+        if self.view().is_some_and(|view| view.compared.is_some()) {
+            self.show_system();
+        }
     }
 
     /// Returns the pieces that texts made of the conversation must not contain under masks, in this view and in those of
@@ -207,6 +238,42 @@ impl Context {
             });
         }
     }
+}
+
+/// Compares with texts of the conversation; `None` if they have no pieces that nothing before had.
+fn compare<'t>(
+    compared: &Compared,
+    texts: impl Iterator<Item = LogText<'t>>,
+    masks: &Masks,
+) -> Option<Compared> {
+    let (mut masked, mut shown) = (Veil::default(), Veil::default());
+    for said in texts {
+        let mut add = |found: &str| masked.add_common(&compared.pieces, found);
+        said.each(|text| masks.each(text, &mut add));
+        // A mask may not find its words in a recalled text.
+        if !said.is_recall() {
+            shown.add_common(&compared.pieces, &said.text(Some(masks)));
+        }
+    }
+    compared.with(masked, shown)
+}
+
+/// Returns the texts after the system prompt without what the log only has where it is masked.
+pub(crate) fn masked_blocks(
+    texts: &[Block],
+    masks: Option<&Masks>,
+    compared: Option<&Compared>,
+) -> Vec<Block> {
+    let Some((masks, compared)) = masks.zip(compared) else {
+        return texts.to_vec();
+    };
+    let mut veil = compared.veil();
+    veil.lift(OWN);
+    let cut = |text: Cow<'_, str>| veil.cut(&text).unwrap_or_else(|| text.into_owned());
+    let texts = texts.iter();
+    texts
+        .map(|(name, text)| (name.clone(), cut(masks.words(text)).into()))
+        .collect()
 }
 
 fn mask_summary(cover: &mut Cover, masks: &Masks, veil: &Veil) {

@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
+use crate::context::masked::masked_blocks;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
@@ -11,6 +12,7 @@ use crate::value::Size;
 use crate::view::cover::Cover;
 use crate::view::rendering::{Rendering, Shown};
 use crate::view::shortening::{self, Shortening};
+use crate::view::veil::Compared;
 use crate::view::{with_prompt_texts, Cleared, Stretch, View, CLEARED};
 
 /// Walks over the covers of a view and the iterations between them.
@@ -193,14 +195,20 @@ impl Context {
 
     /// Makes the system prompt of the view anew. The texts after it may repeat what is masked elsewhere.
     pub(crate) fn show_system(&mut self) {
+        let compared = self.compare_blocks();
+        self.put_shown_system(compared);
+    }
+
+    pub(crate) fn put_shown_system(&mut self, compared: Option<Compared>) {
         let Some(view) = self.view() else { return };
         let texts = &view.prompt_texts;
         let system = (!texts.is_empty()).then(|| {
-            let texts = self.masked_blocks(texts);
+            let texts = masked_blocks(texts, self.masks(), compared.as_ref());
             let content = with_prompt_texts(self.log.system.as_deref(), &texts);
             Arc::new(Message::system(content))
         });
         self.change_view(|view| {
+            view.compared = compared.map(Arc::new);
             view.system = system;
             view.resize();
         });
@@ -456,8 +464,11 @@ impl Context {
             (_, None) => texts.retain(|(known, _)| &**known != name),
         }
         self.changed(at, |next| {
-            next.change_view(|view| view.prompt_texts = texts.into());
-            next.show_system();
+            // The same text is compared with each message as it comes.
+            if next.view().map_or(&[][..], View::prompt_texts) != texts {
+                next.change_view(|view| view.prompt_texts = texts.into());
+                next.show_system();
+            }
             next.grown();
         })
     }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hasher as _;
 
-use crate::policy::fact_pieces::{self, list_keys};
+use crate::policy::fact_pieces::{self, each_ending, list_keys};
 use crate::view::facts::{tokens, FactKind, Hash, Token};
 use crate::view::verdict::NAMED;
 
@@ -27,6 +27,8 @@ struct Claim<'a> {
     key: u64,
     /// The keys of what it may be a piece or another form of.
     others: Vec<u64>,
+    /// The keys of files' names from which it may differ in a letter of its ending.
+    endings: Vec<u64>,
     /// `true` for a path and an address.
     is_long: bool,
     /// `true` for a size: a number that stands elsewhere proves nothing.
@@ -45,6 +47,8 @@ pub(super) struct Claims<'a> {
     keys: HashMap<u64, bool>,
     /// True for pieces and other forms of facts that are there.
     pieces: HashMap<u64, bool>,
+    /// True for names of files that are there, with a letter of the ending left open.
+    endings: HashMap<u64, bool>,
     /// True for surroundings that are there.
     around: HashMap<u64, bool>,
     /// True for surroundings that are there with the same fact.
@@ -61,6 +65,7 @@ impl<'a> Claims<'a> {
             claims: Vec::new(),
             keys: HashMap::new(),
             pieces: HashMap::new(),
+            endings: HashMap::new(),
             around: HashMap::new(),
             whole: HashMap::new(),
         };
@@ -81,18 +86,50 @@ impl<'a> Claims<'a> {
                     all.whole.extend(keys.map(|key| ((around, key), false)));
                 }
                 let is_quoted = lists.contains_key(&piece.start);
+                let is_folder = is_folder(text, piece);
+                let is_long = matches!(piece.kind(), Some(FactKind::Path | FactKind::Address));
                 all.claims.push(Claim {
                     text: piece.text,
                     key,
                     others,
-                    is_long: matches!(piece.kind(), Some(FactKind::Path | FactKind::Address)),
+                    endings: Vec::new(),
+                    is_long: is_long || is_folder,
                     is_size: fact_pieces::is_size(line, position),
-                    may_be_own: is_quoted || piece.kind().is_none(),
+                    may_be_own: is_quoted || piece.kind().is_none() && !is_folder,
                     surroundings,
                 });
             });
+            for (position, piece) in line.iter().enumerate() {
+                all.add_name(line, position, piece);
+            }
         }
         all
+    }
+
+    /// Adds a word that is no fact by its shape, but may be the name of a file with a changed ending.
+    fn add_name(&mut self, line: &[Token<'a>], position: usize, piece: &Token<'a>) {
+        let mut endings = Vec::new();
+        if piece.kind().is_none() {
+            each_ending(piece.text, |key| endings.push(key));
+        }
+        if endings.is_empty() {
+            return;
+        }
+        let (key, others) = (piece.key(), list_keys("", line, position));
+        self.endings.extend(endings.iter().map(|key| (*key, false)));
+        self.keys.insert(key, false);
+        self.pieces
+            .extend(others.iter().map(|other| (*other, false)));
+        self.claims.push(Claim {
+            text: piece.text,
+            key,
+            others,
+            endings,
+            is_long: false,
+            is_size: false,
+            may_be_own: true,
+            surroundings: Surroundings::default(),
+        });
     }
 
     /// Compares the claims with a text that the summary stands for.
@@ -107,6 +144,13 @@ impl<'a> Claims<'a> {
         for (position, piece) in pieces.iter().enumerate() {
             if let Some(is_seen) = self.keys.get_mut(&piece.key()) {
                 *is_seen = true;
+            }
+            if !self.endings.is_empty() && piece.kind() == Some(FactKind::Path) {
+                each_ending(piece.text, |key| {
+                    if let Some(is_seen) = self.endings.get_mut(&key) {
+                        *is_seen = true;
+                    }
+                });
             }
             fact_pieces::each(&pieces, position, |key| {
                 if let Some(is_seen) = self.pieces.get_mut(&key) {
@@ -136,7 +180,10 @@ impl<'a> Claims<'a> {
         for claim in &self.claims {
             let is_piece = |key| self.pieces.get(key) == Some(&true);
             let is_there = !claim.is_size && self.keys.get(&claim.key) == Some(&true);
-            let is_known = claim.may_be_own || is_there || claim.others.iter().any(is_piece);
+            let mut endings = claim.endings.iter();
+            let is_changed = endings.any(|key| self.endings.get(key) == Some(&true));
+            let is_own = claim.may_be_own && !is_changed;
+            let is_known = is_own || is_there || claim.others.iter().any(is_piece);
             let is_right = is_known && self.stands_there(claim);
             if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
                 wrong.push(claim.text.into());
@@ -171,7 +218,7 @@ fn each<'a>(
     for (position, (piece, line)) in pieces.iter().zip(lines).enumerate() {
         let is_code =
             || piece.text.is_ascii() && piece.text.bytes().any(|byte| byte.is_ascii_digit());
-        if piece.kind().is_none() && !is_code() {
+        if piece.kind().is_none() && !is_code() && !is_folder(text, piece) {
             continue;
         }
         let windows = WINDOWS.map(|reach| words_around(&words, position, reach));
@@ -181,6 +228,20 @@ fn each<'a>(
         pairs.for_each(|(to, one)| *to = one);
         take(position, piece, surroundings);
     }
+}
+
+/// Returns true for two names with a slash between that are marked as a path: by a slash after them, or as code. Others may be
+/// words such as "and/or".
+fn is_folder(text: &str, piece: &Token<'_>) -> bool {
+    let bytes = text.as_bytes();
+    let at = |at: usize| bytes.get(at).copied();
+    let is_joined = piece.text.is_ascii() && piece.text.contains('/');
+    let end = piece.end();
+    let is_code = || {
+        let before = piece.start.checked_sub(1).and_then(at);
+        before == Some(b'`') && at(end) == Some(b'`')
+    };
+    is_joined && (at(end) == Some(b'/') || is_code())
 }
 
 /// Returns a hash of so many words on either side of a piece; `None` at the ends of a text.

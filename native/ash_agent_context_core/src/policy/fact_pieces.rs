@@ -3,8 +3,11 @@
 
 use crate::view::facts::{key, Hash, Token};
 
-/// A piece has at most so many words of its fact, so that a long one takes linear time.
-const WORDS: usize = 8;
+/// A piece has at most so many words of its fact, so that a long one takes linear time; its beginning may have more.
+const WORDS: usize = 16;
+
+/// The ending of a file's name has at most so many letters.
+const ENDING: usize = 5;
 
 /// The fewest bytes of a piece with letters, and of one with digits alone out of a fact with letters.
 const LETTERS: usize = 3;
@@ -75,6 +78,9 @@ pub(super) fn list_keys(text: &str, pieces: &[Token<'_>], position: usize) -> Ve
         return keys;
     }
     keys.push(key(&["piece", piece.text]));
+    // People begin a path within a project with a slash.
+    let within = piece.text.strip_prefix('/');
+    keys.extend(within.map(|within| key(&["piece", within])));
     let is_share = text.as_bytes().get(piece.end()) == Some(&b'%');
     let [before, _] = beside(pieces, position);
     let is_about = piece.text.starts_with('~') || before.is_some_and(|word| is_in(ABOUT, word));
@@ -123,8 +129,24 @@ fn each_piece(bytes: &[u8], has_letter: bool, take: &mut impl FnMut(u64)) {
                 take(std::hash::Hasher::finish(&whole));
             }
             words += usize::from(is_end);
-            if words == WORDS {
+            if words == WORDS && start > 0 {
                 break;
+            }
+        }
+    }
+}
+
+/// Calls a function with the keys of a file's name with any letter of its ending left open, if it has one.
+pub(super) fn each_ending(text: &str, mut take: impl FnMut(u64)) {
+    let name = text.rsplit('/').next().unwrap_or(text);
+    let Some((stem, ending)) = name.rsplit_once('.') else {
+        return;
+    };
+    let is_ending = ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_ending && !stem.is_empty() && (2..=ENDING).contains(&ending.len()) {
+        for at in 0..ending.len() {
+            if let (Some(before), Some(after)) = (ending.get(..at), ending.get(at + 1..)) {
+                take(key(&["ending", stem, before, after]));
             }
         }
     }

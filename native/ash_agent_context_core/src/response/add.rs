@@ -121,6 +121,7 @@ impl Context {
         if times.requested_at.is_some() || is_checked {
             next.note_made_on(place.iteration);
         }
+        next.compare_new(self);
         if let Some(report) = response.report() {
             next = next.add_report(&report, stamp.at)?;
         }

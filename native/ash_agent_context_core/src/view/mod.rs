@@ -34,6 +34,7 @@ use crate::view::pins::Pins;
 use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::rendering::Rendering;
 use crate::view::shortening::{Shortening, ShorteningKind};
+use crate::view::veil::Compared;
 
 /// The covers and rules by which a log is shown.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +68,8 @@ pub struct View {
     pub(crate) prompt_texts: Arc<[(Box<str>, Box<str>)]>,
     /// The system prompt with those texts.
     pub(crate) system: Option<Arc<Message>>,
+    /// What those texts have in common with the conversation, if there are masks.
+    pub(crate) compared: Option<Arc<Compared>>,
 }
 
 /// A place before which all results are cleared.

@@ -51,6 +51,14 @@ impl Veil {
         });
     }
 
+    fn extend(&mut self, other: Self) {
+        self.pieces.extend(other.pieces);
+    }
+
+    fn is_within(&self, other: &Self) -> bool {
+        self.pieces.is_subset(&other.pieces)
+    }
+
     /// Removes the pieces of a text.
     pub fn lift(&mut self, text: &str) {
         if !self.is_empty() {
@@ -118,6 +126,48 @@ impl Veil {
         };
         let metadata = message.metadata.clone();
         is_cut.then(|| Message::new(message.role, content, message.calls.clone(), metadata))
+    }
+}
+
+/// The pieces of texts that stand beside a conversation, and which of them this has within masked texts and outside of them.
+/// Kept with the texts, so that a new message is compared with them alone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Compared {
+    pub pieces: Veil,
+    masked: Veil,
+    shown: Veil,
+}
+
+impl Compared {
+    /// # Complexity
+    /// O(texts)
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        Self {
+            pieces: Veil::of(texts),
+            ..Self::default()
+        }
+    }
+
+    /// Returns it with more pieces that the conversation has within masked texts and outside of them; `None` if it has them.
+    ///
+    /// # Complexity
+    /// O(pieces), and O(texts) if there are new ones
+    pub fn with(&self, masked: Veil, shown: Veil) -> Option<Self> {
+        let is_same = masked.is_within(&self.masked) && shown.is_within(&self.shown);
+        (!is_same).then(|| {
+            let mut next = self.clone();
+            next.masked.extend(masked);
+            next.shown.extend(shown);
+            next
+        })
+    }
+
+    /// Returns the pieces that are only there within masked texts.
+    pub fn veil(&self) -> Veil {
+        let masked = self.masked.pieces.difference(&self.shown.pieces);
+        Veil {
+            pieces: masked.copied().collect(),
+        }
     }
 }
 

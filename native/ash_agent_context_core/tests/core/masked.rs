@@ -98,7 +98,7 @@ enum Step {
     PinIteration(u64),
     Clear(usize),
     Most(Option<usize>),
-    /// A text after the system prompt, of secrets that were said.
+    /// A text after the system prompt, also of secrets that are said later.
     Block(Words),
     Shorten,
     Expand(u64),
@@ -210,10 +210,7 @@ fn change(context: &Context, step: &Step) -> Option<Context> {
         Step::PinIteration(number) => context.pin(Pin::Iteration(*number), at()).ok(),
         Step::Clear(keep) => Some(context.clear_tool_results(*keep, "-", at())),
         Step::Most(most) => Some(context.put_max_result_bytes(*most, at())),
-        Step::Block(words) => {
-            let words = said_of(context, words);
-            Some(context.put_prompt_block("known", Some(&text(&words)), at()))
-        }
+        Step::Block(words) => Some(context.put_prompt_block("known", Some(&text(words)), at())),
         Step::Shorten => {
             let rent = Rent {
                 keep: 1,
@@ -354,6 +351,8 @@ fn shown(context: &Context) -> Vec<(String, String)> {
     for iteration in context.iterations() {
         let asked = context.as_asked(iteration, false);
         if let Some(asked) = asked.filter(|asked| masks(asked) == masks(context)) {
+            // The block said what nobody had masked yet.
+            let asked = asked.put_prompt_block("known", None, at());
             tell("an earlier view", messages(&asked));
         }
     }
@@ -511,11 +510,7 @@ proptest! {
             context = next;
             // To rendering at everything takes a while, and a message more changes little of it.
             let is_said = matches!(step, Step::Say(_) | Step::Answer(_) | Step::Work(..));
-            // A block is compared with what is there when it is put, as it is before each request.
-            let block = context.view().and_then(|view| view.prompt_texts().first().cloned());
-            if let Some((name, text)) = block.filter(|_| is_said) {
-                context = context.put_prompt_block(&name, Some(&text), at());
-            }
+            prop_assert_eq!(messages(&context), messages(&store(&context)), "after {:?}", step);
             let hidden = hidden(&context, masks(&context));
             if !is_said && !hidden.is_empty() {
                 let found = find(&shown(&context), &hidden);
@@ -569,5 +564,81 @@ fn views_of_earlier_requests_do_not_tell_it() {
             assert!(shown.iter().any(|one| says(&one)), "{who}");
         }
         assert_eq!(find(&shown, &hidden), None);
+    }
+}
+
+/// The ways in which texts come into a conversation after a block and a mask.
+#[test]
+fn a_block_is_compared_with_each_text_that_comes() {
+    let [before, secret, _] = SECRETS[0];
+    let told = [before, secret].concat();
+    let block = format!("known {secret}");
+    let start = change(&conversation("Go"), &Step::Mask(1)).unwrap();
+    let start = start.put_prompt_block("known", Some(&block), at());
+    let call = |context: &Context, arguments: &str| {
+        let asked = answer(context, "I look.", Some(("c1", arguments))).unwrap();
+        asked.ask_about_tool_call("c1", None, at()).unwrap()
+    };
+    let list = |items: Vec<Value>| Value::List(items.into());
+    let fill = |context: &Context, text: &str| {
+        let result = Value::Tuple([Value::atom("ok"), Value::text(text)].into());
+        let given = Value::Tuple([Value::text("c1"), result].into());
+        context
+            .add_tool_results(list(vec![given]), stamp())
+            .unwrap()
+    };
+    let edited = Map::new(vec![(Value::text("query"), Value::text(&told))]);
+    let approved = call(&start, "-")
+        .approve_edited("c1", None, Some(Value::Map(edited)), Value::Nil, at())
+        .unwrap();
+    let said = start.add_user_message(Value::text(&told), stamp()).unwrap();
+    let answered = answer(&said, "Yes.", None).unwrap();
+    let shown = answered
+        .add_user_message(Value::text(&format!("It is {secret}")), stamp())
+        .unwrap();
+    let again = answer(&shown, "Yes.", None).unwrap();
+    let denied = call(&start, "-");
+    let reason = Value::text(&told);
+    for (context, is_told, way) in [
+        (start.clone(), true, "nothing"),
+        (said.clone(), false, "a message of the user"),
+        (
+            start
+                .add_assistant_message(Value::text(&told), Value::Nil, stamp())
+                .unwrap(),
+            false,
+            "a message",
+        ),
+        (answer(&start, &told, None).unwrap(), false, "an answer"),
+        (call(&start, &told), false, "a call"),
+        (fill(&call(&start, "-"), &told), false, "a result"),
+        (approved.clone(), false, "arguments of a person"),
+        (approved.ask_again(at()), true, "a decision that is gone"),
+        (approved.fork("f", at()), true, "a fork without it"),
+        (
+            denied
+                .deny_tool_call("c1", None, reason, Value::Nil, at())
+                .unwrap(),
+            false,
+            "a reason",
+        ),
+        (shown.clone(), true, "the same without a mask"),
+        (again.rewind(1).unwrap(), false, "a rewind to before it"),
+        (
+            said.put_prompt_block("known", Some(&block), at()),
+            false,
+            "the same block",
+        ),
+        (
+            said.put_masks(Masks::new(std::iter::empty()).unwrap(), at()),
+            true,
+            "no mask",
+        ),
+    ] {
+        let system = |context: &Context| context.to_prompt(Prompt::Full);
+        let prompt = system(&context);
+        let prompt = prompt.split("[User]").next().unwrap_or_default();
+        assert_eq!(prompt.contains(secret), is_told, "{way}: {prompt}");
+        assert_eq!(system(&context), system(&store(&context)), "{way}");
     }
 }

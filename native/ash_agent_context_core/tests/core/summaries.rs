@@ -135,6 +135,44 @@ fn a_piece_of_a_fact_is_known_and_a_lie_in_it_is_found() {
 }
 
 #[test]
+fn a_changed_letter_of_a_short_path_or_of_an_ending_is_found() {
+    let text = "changed src/tui/oauth-selector.ts and README.md\nsee /Users/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r.ts\n\
+                import from ../modes/interactive/theme.json, call theme.load() on `and/or`";
+    for (honest, lies) in [
+        (
+            "Files are in `src/tui/`.",
+            &["`src/tuk/`", "`arc/tui/`", "`src/tuk`", "src/tuk/"][..],
+        ),
+        ("Look at /modes/interactive/", &["/modes/inzeractive/"]),
+        ("It is in /Users/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", &[]),
+        (
+            "See b/c/d/e/f/g/h/i/j/k/l/m/n",
+            &["b/c/d/e/f/g/h/i/x/k/l/m/n"],
+        ),
+        (
+            "They changed `oauth-selector.ts` and README.md",
+            &[
+                "oauth-selector.tx",
+                "`README.mu`",
+                "src/tui/oauth-selector.qs",
+            ],
+        ),
+        ("It reads theme.json", &["theme.jsoq"]),
+        // Words of a summary's own are no paths.
+        (
+            "They call theme.load, theme.save and/or read/write. No ./x, e.g. this",
+            &[],
+        ),
+    ] {
+        assert_eq!(wrong(text, honest), [""; 0], "{honest}");
+        for lie in lies {
+            let found = wrong(text, &format!("They have {lie} now"));
+            assert!(!found.is_empty(), "{lie}");
+        }
+    }
+}
+
+#[test]
 fn a_summary_grows_by_a_quarter_at_most() {
     let facts: String = (0..200)
         .map(|n| format!("lib/a{n}/file_{n}.ex\n"))
