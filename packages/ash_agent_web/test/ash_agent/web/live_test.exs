@@ -486,6 +486,16 @@ defmodule AshAgent.Web.LiveTest do
     assert length(Ash.read!(Page.Chat, rights("ann"))) == before
   end
 
+  test "a title that is written later is on the page, in the list and on its tab" do
+    chat = create("ann")
+    view = open(chat, "ann")
+    assert page_title(view) == "New conversation"
+    Ash.Seed.update!(chat, %{title: "Printer"})
+    send(view.pid, %{topic: "conversation:#{chat.id}", payload: %{titled: "Printer"}})
+    assert [_, _ | _] = Regex.scan(~r/Printer/, render(view))
+    assert page_title(view) == "Printer"
+  end
+
   test "the trace is a page where the option says so" do
     chat = create("ann", Page.EditedChat)
     view = open(chat, "ann", "/edited")
