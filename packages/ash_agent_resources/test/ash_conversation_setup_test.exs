@@ -141,6 +141,13 @@ defmodule AshAgent.Integration.ConversationSetupTest do
           end)
 
         refute said =~ "may not be compatible"
+
+        # What a page changes a call and steers with.
+        for {action, argument} <- [approve: :edited, say: :steer] do
+          %{arguments: arguments} = Ash.Resource.Info.action(made, action)
+          assert argument in Enum.map(arguments, & &1.name)
+        end
+
         Repo.query!("DROP TABLE IF EXISTS made_chats")
         migrations = Path.join(dir, "migrations")
 

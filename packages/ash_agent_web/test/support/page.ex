@@ -135,7 +135,23 @@ end
 
 defmodule AshAgent.Web.Page.EditedChat do
   @moduledoc false
-  # Its actions have the arguments that a page makes use of, and tell the test what they were given.
+  # The test is told what its actions were given.
+  use AshAgent.Web.Page
+
+  changes do
+    change(&__MODULE__.tell/2, on: [:update])
+  end
+
+  def tell(changeset, _context) do
+    test = Application.fetch_env!(:ash_agent_web, :player)
+    send(test, {changeset.action.name, changeset.arguments})
+    changeset
+  end
+end
+
+defmodule AshAgent.Web.Page.PlainChat do
+  @moduledoc false
+  # Its own actions have no arguments that steer or change a call.
   use AshAgent.Web.Page
 
   actions do
@@ -144,8 +160,6 @@ defmodule AshAgent.Web.Page.EditedChat do
       require_atomic?(false)
       argument(:call_id, :string, allow_nil?: false)
       argument(:arguments, :map)
-      argument(:edited, :map)
-      change(&__MODULE__.tell/2)
       change({AshAgent.Conversation.Change, does: :approve})
     end
 
@@ -153,19 +167,10 @@ defmodule AshAgent.Web.Page.EditedChat do
       accept([])
       require_atomic?(false)
       for name <- [:input, :key], do: argument(name, :string)
-      argument(:parts, {:array, :map})
       argument(:metadata, :map)
-      argument(:steer, :boolean)
       argument(:wait, :boolean, default: true)
-      change(&__MODULE__.tell/2)
       change({AshAgent.Conversation.Change, does: :say})
     end
-  end
-
-  def tell(changeset, _context) do
-    test = Application.fetch_env!(:ash_agent_web, :player)
-    send(test, {changeset.action.name, changeset.arguments})
-    changeset
   end
 end
 
@@ -176,6 +181,7 @@ defmodule AshAgent.Web.Page.Domain do
   resources do
     resource(AshAgent.Web.Page.Chat)
     resource(AshAgent.Web.Page.EditedChat)
+    resource(AshAgent.Web.Page.PlainChat)
   end
 end
 
@@ -189,15 +195,17 @@ defmodule AshAgent.Web.Page.ChatLive do
   def mount(_params, %{"name" => name} = session, socket) do
     # Whoever crashes the page shows what a report says.
     role = if session["reader"], do: :reader, else: :agent
-    edited? = socket.assigns.live_action == :edited
+    action = socket.assigns.live_action
+    edited? = action == :edited
+    resources = %{chat: Page.Chat, edited: Page.EditedChat, plain: Page.PlainChat}
 
     {:ok,
      Live.mount(socket,
-       resource: if(edited?, do: Page.EditedChat, else: Page.Chat),
+       resource: resources[action],
        actor: %{id: name, name: name, role: role, token: "sesame"},
        tenant: session["org"],
        endpoint: Page.Endpoint,
-       path: if(edited?, do: "/edited", else: "/chat"),
+       path: "/#{action}",
        list: [load: [:total_tokens], authorize?: false],
        trace: edited?,
        questions: ["ask_person"],
@@ -238,10 +246,11 @@ defmodule AshAgent.Web.Page.Router do
 
   scope "/", AshAgent.Web.Page do
     pipe_through(:browser)
-    live("/chat", ChatLive, :plain)
-    live("/chat/:id", ChatLive, :plain)
-    live("/edited", ChatLive, :edited)
-    live("/edited/:id", ChatLive, :edited)
+
+    for action <- [:chat, :edited, :plain] do
+      live("/#{action}", ChatLive, action)
+      live("/#{action}/:id", ChatLive, action)
+    end
   end
 
   # A browser says who it is in the address.

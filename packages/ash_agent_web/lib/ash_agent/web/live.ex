@@ -139,10 +139,12 @@ defmodule AshAgent.Web.Live do
   @spec open(LiveView.Socket.t(), String.t() | nil, map()) :: LiveView.Socket.t()
   def open(socket, id, params \\ %{}) do
     attempt(socket, fn ->
-      socket = update(socket, :chat, &open_chat(%{&1 | view: params["view"]}, id))
-      assign(socket, :page_title, Web.title(socket.assigns.chat.conversation))
+      socket |> update(:chat, &open_chat(%{&1 | view: params["view"]}, id)) |> put_title()
     end)
   end
+
+  defp put_title(socket),
+    do: assign(socket, :page_title, Web.title(socket.assigns.chat.conversation))
 
   defp open_chat(chat, nil), do: chat |> close() |> list()
 
@@ -252,7 +254,7 @@ defmodule AshAgent.Web.Live do
   @doc since: "0.1.0"
   @spec handle_info(term(), LiveView.Socket.t()) :: LiveView.Socket.t()
   def handle_info(message, socket),
-    do: attempt(socket, fn -> update(socket, :chat, &hear(message, &1)) end)
+    do: attempt(socket, fn -> socket |> update(:chat, &hear(message, &1)) |> put_title() end)
 
   defp hear({Session, ref, _number, change}, %{watched: ref} = chat) do
     case change do

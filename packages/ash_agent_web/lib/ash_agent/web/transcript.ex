@@ -115,18 +115,18 @@ defmodule AshAgent.Web.Transcript do
 
   defp call(context, %{id: id, name: name} = call, undecided, asked) do
     asked? = id in asked
-
-    decision =
-      if call.result == nil or match?({:error, _}, call.result),
-        do: Calls.tool_call_decision(context, id)
+    decision = Calls.tool_call_decision(context, id)
+    # Of a call that succeeded, nobody asks who let it.
+    by = if not match?({:ok, _}, call.result), do: decision[:by]
 
     %{
       id: id,
       name: to_string(name),
-      arguments: undecided |> Map.get(id, call.arguments) |> json(),
+      # Those that somebody is asked about, or else those that it runs with.
+      arguments: json(undecided[id] || decision[:edited] || call.arguments),
       status: status(context, call, asked?),
       asked?: asked?,
-      by: decision[:by] && to_string(decision.by),
+      by: by && to_string(by),
       result: words(call.result)
     }
   end

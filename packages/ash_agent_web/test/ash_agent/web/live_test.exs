@@ -299,63 +299,58 @@ defmodule AshAgent.Web.LiveTest do
     assert html =~ ~r/<textarea[^>]*>\s*Hi<\/textarea>/
   end
 
-  test "arguments can be changed where the action takes them, and a question is answered so" do
-    for {resource, path} <- [{Page.EditedChat, "/edited"}] do
-      chat = paused("delete", %{"path" => "/"}, resource)
-      view = open(chat, "ann", path)
+  test "arguments are changed, and a question is answered so" do
+    chat = paused("delete", %{"path" => "/"}, Page.EditedChat)
+    view = open(chat, "ann", "/edited")
 
-      assert view |> form("#agent-edit-c1", %{arguments: "[1]"}) |> render_submit() =~
-               "The arguments are not a JSON object."
+    assert view |> form("#agent-edit-c1", %{arguments: "[1]"}) |> render_submit() =~
+             "The arguments are not a JSON object."
 
-      view |> form("#agent-edit-c1", %{arguments: ~s({"path": "/tmp"})}) |> render_submit()
-      assert_receive {:approve, %{call_id: "c1", arguments: %{"path" => "/"}, edited: edited}}
-      assert edited == %{"path" => "/tmp"}
-      assert_receive {:asked, model, _result}, @wait
-      answer(model, ["Done."])
-      answered(view)
+    # The call waits on, with what was shown.
+    assert render(view) =~ ~s({&quot;path&quot;:&quot;/&quot;})
+    view |> form("#agent-edit-c1", %{arguments: ~s({"path": "/tmp"})}) |> render_submit()
+    assert_receive {:approve, %{call_id: "c1", arguments: %{"path" => "/"}, edited: edited}}
+    assert edited == %{"path" => "/tmp"}
+    assert_receive {:asked, model, result}, @wait
+    assert result =~ "deleted /tmp"
+    answer(model, ["Done."])
+    answered(view)
+    html = render(view)
+    assert html =~ ~s({&quot;path&quot;:&quot;/tmp&quot;})
+    refute html =~ ~s({&quot;path&quot;:&quot;/&quot;})
 
-      chat = paused("ask_person", %{"question" => "Which?", "choices" => ["red"]}, resource)
-      view = open(chat, "ann", path)
-      assert render(view) =~ "<strong>Which?</strong>"
-      [choice, own] = for n <- 1..2, do: "#agent-question-c1 form:nth-of-type(#{n})"
-      assert view |> form(own, %{answer: " "}) |> render_submit() =~ "Write an answer first."
-      view |> element(choice) |> render_submit()
-      assert_receive {:approve, %{edited: %{"answer" => "red", "question" => "Which?"}}}
-      assert_receive {:asked, model, _result}, @wait
-      answer(model, ["Red."])
-      answered(view)
-    end
+    chat = paused("ask_person", %{"question" => "Which?", "choices" => ["red"]}, Page.EditedChat)
+    view = open(chat, "ann", "/edited")
+    assert render(view) =~ "<strong>Which?</strong>"
+    [choice, own] = for n <- 1..2, do: "#agent-question-c1 form:nth-of-type(#{n})"
+    assert view |> form(own, %{answer: " "}) |> render_submit() =~ "Write an answer first."
+    view |> element(choice) |> render_submit()
+    assert_receive {:approve, %{edited: %{"answer" => "red", "question" => "Which?"}}}
+    assert_receive {:asked, model, result}, @wait
+    assert result =~ "red"
+    answer(model, ["Red."])
+    answered(view)
   end
 
-  test "without these arguments of the actions, nothing is changed and nothing steers" do
-    refute :steer in names(Page.Chat, :say)
-    chat = paused("delete", %{"path" => "/"})
-    view = open(chat, "ann")
+  test "without these arguments of the actions, nothing is changed" do
+    chat = paused("delete", %{"path" => "/"}, Page.PlainChat)
+    view = open(chat, "ann", "/plain")
+    refute render(view) =~ "agent-edit-c1"
 
-    if :edited in names(Page.Chat, :approve) do
-      assert render(view) =~ "agent-edit-c1"
-    else
-      refute render(view) =~ "agent-edit-c1"
-
-      params = %{
-        "call" => "c1",
-        "decision" => "edit",
-        "shown" => ~s({"path":"/"}),
-        "arguments" => "{}"
-      }
-
-      render_submit(view, "decide", params)
+    for {event, more} <- [
+          {"decide", %{"decision" => "edit", "arguments" => "{}"}},
+          {"answer", %{"answer" => "red"}}
+        ] do
+      render_submit(view, event, Map.merge(more, %{"call" => "c1", "shown" => ~s({"path":"/"})}))
       assert render(view) =~ "agent-approve-c1"
-      refute_received {:asked, _, _}
     end
-  end
 
-  defp names(resource, action),
-    do: for(argument <- Ash.Resource.Info.action(resource, action).arguments, do: argument.name)
+    refute_received {:asked, _, _}
+  end
 
   test "a message while the agent works is shown at once and said" do
     for {resource, path, button} <- [
-          {Page.Chat, "/chat", "Send"},
+          {Page.PlainChat, "/plain", "Send"},
           {Page.EditedChat, "/edited", "Steer"}
         ] do
       chat = create("ann", resource)
@@ -370,12 +365,34 @@ defmodule AshAgent.Web.LiveTest do
       assert html =~ "I be"
       if resource == Page.EditedChat, do: assert_receive({:say, %{input: "Two", steer: true}})
       answer(model, ["gin"])
-      asked("Two") |> answer(["Second"])
+      model = asked("Two")
+      send(model, {:text, "Sec"})
+      assert [_] = Regex.scan(~r/agent-said[^>]*>Two</, shows(view, "Sec"))
+      answer(model, ["ond"])
       shows(view, "Second")
       answered(view)
       assert [_] = Regex.scan(~r/agent-said[^>]*>Two</, render(view))
       assert texts(chat) == ["One", "I begin", "Two", "Second"]
     end
+  end
+
+  test "the agent reads a message that steers with the next result" do
+    chat = create("ann", Page.EditedChat)
+    view = open(chat, "ann", "/edited")
+    say(view, "One")
+    model = asked("One")
+    send(model, {:text, "I look"})
+    shows(view, "I look")
+    say(view, "Two")
+    call(model, "look", %{})
+    model = asked("Two")
+    send(model, {:text, "Both"})
+    assert [_] = Regex.scan(~r/agent-said[^>]*>Two</, shows(view, "Both"))
+    answer(model, ["."])
+    answered(view)
+    assert [_] = Regex.scan(~r/agent-said[^>]*>Two</, render(view))
+    assert texts(chat) == ["One", "I look", "Two", "Both."]
+    refute_received {:asked, _, _}
   end
 
   test "the turn can be stopped" do
@@ -467,6 +484,16 @@ defmodule AshAgent.Web.LiveTest do
     # A phone shows the field and not the list.
     assert render(view) =~ ~s(data-open="true")
     assert length(Ash.read!(Page.Chat, rights("ann"))) == before
+  end
+
+  test "a title that is written later is on the page, in the list and on its tab" do
+    chat = create("ann")
+    view = open(chat, "ann")
+    assert page_title(view) == "New conversation"
+    Ash.Seed.update!(chat, %{title: "Printer"})
+    send(view.pid, %{topic: "conversation:#{chat.id}", payload: %{titled: "Printer"}})
+    assert [_, _ | _] = Regex.scan(~r/Printer/, render(view))
+    assert page_title(view) == "Printer"
   end
 
   test "the trace is a page where the option says so" do

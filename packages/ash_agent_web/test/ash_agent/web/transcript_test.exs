@@ -62,6 +62,19 @@ defmodule AshAgent.Web.TranscriptTest do
            |> Calls.tool_call_status("a") == :approved
   end
 
+  test "a call whose arguments were changed has those that it runs with" do
+    call = %{id: "a", name: "delete", arguments: %{"path" => "/"}}
+    context = "Go" |> Context.new() |> Context.add_assistant_message(nil, [call])
+    context = Calls.approve_tool_call(context, "a", by: "ann", edited: %{"path" => "/tmp"})
+
+    results = [%{id: "a", result: {:ok, "gone"}}]
+
+    for context <- [context, Context.add_tool_results(context, results)] do
+      assert [%{arguments: ~s({"path":"/tmp"}), asked?: false}] =
+               context |> Transcript.items() |> List.last() |> Map.fetch!(:calls)
+    end
+  end
+
   test "says why an answer is not whole" do
     for {reason, words} <- [
           stop: nil,
