@@ -369,6 +369,7 @@ proptest! {
                 *place = byte;
             }
         }
-        prop_assert!((1..=IMAGE).contains(&image(&bytes)));
+        // Bytes that begin as an audio file does count as a file of which nothing is known.
+        prop_assert!((1..=PAGE).contains(&image(&bytes)));
     }
 }
