@@ -22,7 +22,10 @@ defmodule AshAgent.Conversation.Title do
     with name when name != nil <- Info.option(resource, :title),
          # The script of a test, or a model of the caller's, is for the answer.
          false <- Keyword.has_key?(options, :llm),
-         {:ok, %{__metadata__: %{run: %Result{status: :answered, context: context}}}} <- returned do
+         {:ok, %{__metadata__: %{run: %Result{status: :answered, context: context}}} = record} <-
+           returned,
+         # Each turn comes here, and a conversation with a name is not read for it.
+         false <- named?(record, name) do
       context |> Context.to_messages() |> first_answer?()
     else
       _other -> false
@@ -54,6 +57,9 @@ defmodule AshAgent.Conversation.Title do
     given = turn.runtime_context
     [authorize?: false, actor: given.actor, tenant: given.tenant, domain: turn.domain]
   end
+
+  # One that was not selected may have no name.
+  defp named?(record, name), do: match?(<<_, _::binary>>, Map.get(record, name))
 
   # The person may have steered, or tried again, before there was one.
   defp first_answer?(messages),
