@@ -15,6 +15,15 @@ defmodule AshAgent.Context.CorpusTest do
     assert Enum.sort(for [_, name] <- listed, do: name) == Enum.sort(here)
   end
 
+  # What is later than now differs from one day to the next: `bin/freeze` takes such times for the time it runs at.
+  test "no file is of the future" do
+    for path <- @contexts ++ @chats,
+        [time] <- Regex.scan(~r/(?<=")2\d{3}-\d\d-\d\dT[\d:.]+Z(?=")/, File.read!(path)) do
+      {:ok, time, 0} = DateTime.from_iso8601(time)
+      assert DateTime.compare(time, DateTime.utc_now()) == :lt, "#{path}: #{time}"
+    end
+  end
+
   for path <- @contexts do
     test "#{path} loads, and is written as it was" do
       text = File.read!(unquote(path))
