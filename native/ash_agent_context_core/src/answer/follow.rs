@@ -42,6 +42,8 @@ enum Rule {
 struct Level {
     rule: Rule,
     is_list: bool,
+    /// It is a list of which nothing is shown yet, since its first element may be the value itself.
+    waits: bool,
     count: usize,
     /// The elements of a list that are shown.
     shown: usize,
@@ -232,6 +234,11 @@ impl Following<'_> {
     }
 
     fn show(&mut self, came: Came) {
+        if let Some(mut level) = self.state.levels.pop_if(|level| level.waits) {
+            level.waits = false;
+            self.show(empty(true));
+            self.state.levels.push(level);
+        }
         if self.state.is_over || !self.has_place() {
             return;
         }
@@ -394,8 +401,9 @@ impl Sink for Following<'_> {
             return;
         };
         let is_list = kind == Kinds::ARRAY;
+        let waits = is_list && self.state.is_meant && rule != self.rule();
         self.state.is_text = kind == Kinds::STRING;
-        if self.state.is_meant {
+        if self.state.is_meant && !waits {
             self.show(match self.state.is_text {
                 true => Came::Text(String::new()),
                 false => empty(is_list),
@@ -411,6 +419,7 @@ impl Sink for Following<'_> {
         self.state.levels.push(Level {
             rule,
             is_list,
+            waits,
             count: 0,
             shown: 0,
             key: Value::Nil,
@@ -467,8 +476,10 @@ impl Sink for Following<'_> {
             self.release(rule);
         } else if self.state.is_text {
             self.state.is_text = false;
-        } else {
-            self.state.levels.pop();
+        } else if let Some(level) = self.state.levels.pop() {
+            if level.waits && level.count == 0 {
+                self.show(empty(true));
+            }
         }
         let Some(level) = self.state.levels.last() else {
             return self.finish();
