@@ -438,10 +438,11 @@ impl Sink for Following<'_> {
         let Some(rule) = self.state.levels.last().map(|level| level.rule) else {
             return;
         };
-        let (next, place) = self.field_rule(rule, key);
+        let (name, next, place) = self.field_rule(rule, key);
+        let name = Value::text(name);
         let is_meant = self.state.is_meant;
         if let Some(level) = self.state.levels.last_mut() {
-            level.key = Value::text(key);
+            level.key = name;
             let place = place.filter(|place| *place < 64);
             let bit = place.map_or(0, |place| 1_u64 << place);
             let is_hidden = level.seen & bit != 0 || !is_meant;
@@ -515,23 +516,31 @@ impl Following<'_> {
         item.map_or(Rule::Any, Rule::Node)
     }
 
-    /// Returns the rule of a field, and its position among those of the node.
-    fn field_rule(&self, rule: Rule, key: &str) -> (Rule, Option<usize>) {
+    /// Returns the name of a field, its rule, and its position among those of the node.
+    fn field_rule<'k>(&'k self, rule: Rule, key: &'k str) -> (&'k str, Rule, Option<usize>) {
         let Some(node) = self.node(rule) else {
-            return (Rule::Any, None);
+            return (key, Rule::Any, None);
         };
-        if let Some(place) = node.places.get(key).copied() {
+        // A key in another style is renamed, if no other one has the name: where others are refused, that would not fit.
+        let is_certain = self.is_lenient && node.others == Others::Refused;
+        let styled = node.property_in_style(key).filter(|_| is_certain);
+        let name = styled.map_or(key, |property| &*property.name);
+        let name = if node.places.contains_key(key) {
+            key
+        } else {
+            name
+        };
+        if let Some(place) = node.places.get(name).copied() {
             let found = node.properties.get(place);
             let rule = found.map_or(Rule::Hidden, |property| Rule::Node(property.node));
-            return (rule, Some(place));
+            return (name, rule, Some(place));
         }
         let rule = match node.others {
-            // A key in another style may be renamed.
             _ if node.property_in_style(key).is_some() => Rule::Hidden,
             Others::Allowed => Rule::Any,
             Others::Refused => Rule::Hidden,
             Others::Of(id) => Rule::Node(id),
         };
-        (rule, None)
+        (key, rule, None)
     }
 }
