@@ -474,6 +474,8 @@ defmodule AshAgent.TracePageTest do
     page = Trace.to_html(chat)
     linked = open(page, context, hash: "#c1-i3-m0")
     assert Browser.eval(linked, "document.activeElement.id") == "c1-i3-m0"
+    # As requests and replayed conversations number them.
+    assert Browser.text(linked, "#c1-i3-m0 header") =~ "iteration 3, message 1"
     assert Browser.eval(linked, "document.activeElement.innerText") =~ "And Paris?"
     Browser.click(linked, "#c1-i3-m0 a.link")
     assert Browser.eval(linked, "location.hash") == "#c1-i3-m0"

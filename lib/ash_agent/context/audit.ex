@@ -55,13 +55,15 @@ defmodule AshAgent.Context.Audit do
       `{:version, version}` if that version of the package made it
     * `place` - the first message or result that differs: the number of its iteration, its position there, and the id of a result's call, or `nil`;
       `nil` if it is nothing that the request had for the first time
+    * `change` - what is there: `:dropped_message` if one that was sent is gone, `:added_message` if there is one that was not sent, and `:other`
   """
   @type replayed :: %{
           required(:iteration) => pos_integer(),
           required(:outcome) =>
             :same | :different | :follows | :other_prompt | :other_masks | :unnoted,
           optional(:cause) => :log | :view | {:version, String.t()},
-          optional(:place) => {pos_integer(), non_neg_integer(), String.t() | nil} | nil
+          optional(:place) => {pos_integer(), non_neg_integer(), String.t() | nil} | nil,
+          optional(:change) => :dropped_message | :added_message | :other
         }
 
   @typedoc """
@@ -326,7 +328,7 @@ defmodule AshAgent.Context.Audit do
       [%{iteration: 1, outcome: :same}]
       iex> edited = context |> Context.to_snapshot() |> String.replace("Hi", "Ho") |> Context.load!()
       iex> Context.Audit.replay(edited)
-      [%{iteration: 1, outcome: :different, cause: :log, place: {1, 0, nil}}]
+      [%{iteration: 1, outcome: :different, cause: :log, place: {1, 0, nil}, change: :other}]
   """
   @doc since: "0.1.0"
   @spec replay(Context.t()) :: [replayed()]

@@ -3,7 +3,7 @@
 use ash_agent_context_core::{
     json, AccountRow, Accounting, Context, Deviation, DeviationCause, Dialect, Error, Forecast,
     KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
-    Segment, SentPlace, SystemRole, Time, Unready, Value, NESTING,
+    Segment, SentChange, SentPlace, SystemRole, Time, Unready, Value, NESTING,
 };
 use rustler::{Encoder as _, NewBinary, Term};
 
@@ -230,6 +230,7 @@ maps! {
     ReplayRow = |of| {
         iteration, outcome: &of.outcome, cause: Maybe(find_deviation(of).map(|deviation| &deviation.cause)),
         place: Maybe(find_deviation(of).map(|deviation| &deviation.place)),
+        change: Maybe(find_deviation(of).map(|deviation| &deviation.change)),
     }
 }
 
@@ -254,5 +255,10 @@ terms! {
         Self::Version(version) => (atoms::version(), version).to_term(env),
         Self::Log => atoms::log().to_term(env),
     };
+    SentChange = |of, env| match of {
+        Self::Other => atoms::other(),
+        Self::Dropped => atoms::dropped_message(),
+        Self::Added => atoms::added_message(),
+    }.to_term(env);
     SentPlace = |of, env| (of.iteration, of.position, &of.call).to_term(env);
 }

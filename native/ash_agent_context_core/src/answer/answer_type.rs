@@ -176,9 +176,12 @@ impl AnswerType {
     }
 
     /// Fits the value of a field that came without its object, if there is one field alone that it may be. A text is only taken
-    /// for one of several choices, or of a format: it may be words instead of an answer.
+    /// for one of several choices, or of a format: it may be words instead of an answer. A list of answers is several answers.
     pub(crate) fn fit_bare(&self, value: &Value) -> Option<(Value, Findings)> {
         let root = self.nodes.first()?;
+        if matches!(value, Value::List(items) if items.iter().any(|item| self.is_answer(item))) {
+            return None;
+        }
         let is_alone = root.properties.len() == 1;
         let may_be = |property: &&Property| {
             let node = self.nodes.get(property.node);
@@ -204,6 +207,14 @@ impl AnswerType {
         };
         let mut found = root.properties.iter().filter(may_be).filter_map(fit);
         found.next().filter(|_| found.next().is_none())
+    }
+
+    /// Returns true if a value has a field of the answer, and fits.
+    fn is_answer(&self, value: &Value) -> bool {
+        let is_own = |name: &str| self.names.contains(&*without_style(name));
+        let is_named = |map: &Map| map.iter().any(|(key, _)| key.as_name().is_some_and(is_own));
+        matches!(value, Value::Map(map) if is_named(map))
+            && self.fit(0, value, Repairs::All, Path::new()).1.fits()
     }
 
     /// Fits a whole answer.

@@ -171,6 +171,10 @@ impl<'t> FitWalk<'t> {
             return Ok(whole);
         }
         if self.repairs != Repairs::Nulls {
+            if let Some(text) = to_text(node, value) {
+                self.mend(MendKind::TextFromNumber);
+                return Ok(Some(text));
+            }
             if let Some((value, mend)) = from_text(value, kinds) {
                 self.mend(mend);
                 let whole = is_exact.then(|| whole(&value)).flatten();
@@ -445,6 +449,22 @@ fn from_text(value: &Value, kinds: Kinds) -> Option<(Value, MendKind)> {
     let read = json::read(text.as_bytes(), 1).ok()?;
     let is_right = kinds.has(Kinds::of(&read));
     is_right.then_some((read, MendKind::NumberFromText))
+}
+
+/// Writes a number as a text where a pattern asks for such texts. A float with more digits may have been another number.
+fn to_text(node: &SchemaNode, value: &Value) -> Option<Value> {
+    const EXACT: usize = 15;
+    let (_, pattern) = node.pattern.as_ref()?;
+    let text = match value {
+        Value::Int(_) | Value::BigInt(_) => json::write(value),
+        Value::Float(_) => Some(json::write(value)).filter(|text| {
+            let digits = text.bytes().filter(u8::is_ascii_digit).count();
+            digits <= EXACT
+        })?,
+        _ => return None,
+    };
+    let is_asked = node.kinds.is_some_and(|kinds| kinds.has(Kinds::STRING));
+    (is_asked && pattern.is_match(&text)).then(|| Value::text(&text))
 }
 
 fn is_left_out(property: Option<&Property>, value: &Value) -> bool {

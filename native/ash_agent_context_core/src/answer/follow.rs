@@ -42,6 +42,8 @@ enum Rule {
 struct Level {
     rule: Rule,
     is_list: bool,
+    /// It is a list of which nothing is shown yet, since its first element may be the value itself.
+    waits: bool,
     count: usize,
     /// The elements of a list that are shown.
     shown: usize,
@@ -232,6 +234,11 @@ impl Following<'_> {
     }
 
     fn show(&mut self, came: Came) {
+        if let Some(mut level) = self.state.levels.pop_if(|level| level.waits) {
+            level.waits = false;
+            self.show(empty(true));
+            self.state.levels.push(level);
+        }
         if self.state.is_over || !self.has_place() {
             return;
         }
@@ -394,8 +401,9 @@ impl Sink for Following<'_> {
             return;
         };
         let is_list = kind == Kinds::ARRAY;
+        let waits = is_list && self.state.is_meant && rule != self.rule();
         self.state.is_text = kind == Kinds::STRING;
-        if self.state.is_meant {
+        if self.state.is_meant && !waits {
             self.show(match self.state.is_text {
                 true => Came::Text(String::new()),
                 false => empty(is_list),
@@ -411,6 +419,7 @@ impl Sink for Following<'_> {
         self.state.levels.push(Level {
             rule,
             is_list,
+            waits,
             count: 0,
             shown: 0,
             key: Value::Nil,
@@ -429,10 +438,11 @@ impl Sink for Following<'_> {
         let Some(rule) = self.state.levels.last().map(|level| level.rule) else {
             return;
         };
-        let (next, place) = self.field_rule(rule, key);
+        let (name, next, place) = self.field_rule(rule, key);
+        let name = Value::text(name);
         let is_meant = self.state.is_meant;
         if let Some(level) = self.state.levels.last_mut() {
-            level.key = Value::text(key);
+            level.key = name;
             let place = place.filter(|place| *place < 64);
             let bit = place.map_or(0, |place| 1_u64 << place);
             let is_hidden = level.seen & bit != 0 || !is_meant;
@@ -467,8 +477,10 @@ impl Sink for Following<'_> {
             self.release(rule);
         } else if self.state.is_text {
             self.state.is_text = false;
-        } else {
-            self.state.levels.pop();
+        } else if let Some(level) = self.state.levels.pop() {
+            if level.waits && level.count == 0 {
+                self.show(empty(true));
+            }
         }
         let Some(level) = self.state.levels.last() else {
             return self.finish();
@@ -504,23 +516,31 @@ impl Following<'_> {
         item.map_or(Rule::Any, Rule::Node)
     }
 
-    /// Returns the rule of a field, and its position among those of the node.
-    fn field_rule(&self, rule: Rule, key: &str) -> (Rule, Option<usize>) {
+    /// Returns the name of a field, its rule, and its position among those of the node.
+    fn field_rule<'k>(&'k self, rule: Rule, key: &'k str) -> (&'k str, Rule, Option<usize>) {
         let Some(node) = self.node(rule) else {
-            return (Rule::Any, None);
+            return (key, Rule::Any, None);
         };
-        if let Some(place) = node.places.get(key).copied() {
+        // A key in another style is renamed, if no other one has the name: where others are refused, that would not fit.
+        let is_certain = self.is_lenient && node.others == Others::Refused;
+        let styled = node.property_in_style(key).filter(|_| is_certain);
+        let name = styled.map_or(key, |property| &*property.name);
+        let name = if node.places.contains_key(key) {
+            key
+        } else {
+            name
+        };
+        if let Some(place) = node.places.get(name).copied() {
             let found = node.properties.get(place);
             let rule = found.map_or(Rule::Hidden, |property| Rule::Node(property.node));
-            return (rule, Some(place));
+            return (name, rule, Some(place));
         }
         let rule = match node.others {
-            // A key in another style may be renamed.
             _ if node.property_in_style(key).is_some() => Rule::Hidden,
             Others::Allowed => Rule::Any,
             Others::Refused => Rule::Hidden,
             Others::Of(id) => Rule::Node(id),
         };
-        (rule, None)
+        (key, rule, None)
     }
 }

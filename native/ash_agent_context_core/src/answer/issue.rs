@@ -66,6 +66,8 @@ words! {
         Literal = "literal",
         /// A number was written as a text.
         NumberFromText = "number_from_text",
+        /// A text that a pattern asks to be a number was written as one.
+        TextFromNumber = "text_from_number",
         /// `true` or `false` was written as a text.
         BooleanFromText = "boolean_from_text",
         /// An integer was written with a point or an exponent.

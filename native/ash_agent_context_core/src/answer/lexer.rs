@@ -1,15 +1,15 @@
 //! JSON as models write it, cut into any chunks: with prose and fences around it, comments, trailing commas, single quotes and
 //! keys without quotes. It reads JSON as JSON, and reports each deviation.
 //!
-//! A brace begins a value if a quote, a key with a colon or the other brace comes after it. If that is not JSON, it is given
-//! up as a whole; and so is the text, if the value had a field of the answer.
+//! A brace begins a value if a quote, an escaped one too, a key with a colon or the other brace comes after it. If that is not
+//! JSON, it is given up as a whole; and so is the text, if the value had a field of the answer.
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::comment::Comment;
 
 use crate::answer::fit::LEVELS;
 use crate::answer::issue::MendKind;
-use crate::answer::node::Kinds;
+use crate::answer::node::{has_word, Kinds};
 use crate::answer::prose::{quoted, After, GivenUp, Prose, Quotes};
 use crate::value::unescape::Escape;
 use crate::value::{json, Value};
@@ -70,6 +70,8 @@ enum Mode {
     Key(bool),
     KeyText(u8),
     KeyBare,
+    /// What may be a quote as it is written within a text of JSON or HTML.
+    KeyEscape,
     Colon(KeyKind),
     Text(u8),
     Literal,
@@ -126,7 +128,7 @@ impl Lexer {
         match self.mode {
             Mode::Prose | Mode::Broken => false,
             Mode::GivenUp(given_up) => has_found && !given_up.may_have_ended,
-            Mode::Key(true) if !self.is_opened => !self.prose.is_in_word(),
+            Mode::Key(true) | Mode::KeyEscape if !self.is_opened => !self.prose.is_in_word(),
             _ if !has_found || self.is_opened => true,
             Mode::KeyBare | Mode::Colon(_) => answer.has_name_from(&self.word),
             _ => self.is_meant,
@@ -273,6 +275,7 @@ impl Lexer {
                 Mode::Text(quote) | Mode::KeyText(quote) | Mode::Colon(KeyKind::Long(quote)) => {
                     Quotes::opened_by(char::from(quote))
                 }
+                Mode::KeyEscape => Some(Quotes::ENDLESS),
                 _ => None,
             };
             Mode::GivenUp(GivenUp::new(self.lists, self.depth, quotes))
@@ -312,6 +315,13 @@ impl Lexer {
             Mode::KeyBare => {
                 self.mode = Mode::Colon(KeyKind::Bare);
                 return false;
+            }
+            Mode::KeyEscape => {
+                self.is_opened = is_escaped_quote(&self.word, byte);
+                if self.is_opened || !(byte.is_ascii_alphanumeric() || b"\\#".contains(&byte)) {
+                    return self.abandon(sink);
+                }
+                self.push(byte, sink);
             }
             _ if byte.is_ascii_whitespace() => {}
             _ if byte == b'/' => self.comment = Comment::Slash,
@@ -392,6 +402,10 @@ impl Lexer {
             }
             _ if is_bare(byte) && !byte.is_ascii_digit() && byte != b'-' => {
                 self.mode = Mode::KeyBare;
+                self.push(byte, sink);
+            }
+            b'\\' | b'&' => {
+                self.mode = Mode::KeyEscape;
                 self.push(byte, sink);
             }
             _ => {
@@ -540,6 +554,14 @@ fn first(rest: &str) -> u8 {
 
 fn is_quote(rest: &str) -> bool {
     rest.chars().next().and_then(Quotes::opened_by).is_some()
+}
+
+fn is_escaped_quote(word: &str, byte: u8) -> bool {
+    match byte {
+        b'"' | b'\'' => word.bytes().all(|byte| byte == b'\\'),
+        b';' => has_word("&quot &apos &#34 &#39 &#x22 &#x27 &ldquo &lsquo", word),
+        _ => false,
+    }
 }
 
 fn is_bare(byte: u8) -> bool {

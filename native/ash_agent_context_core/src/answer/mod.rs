@@ -10,6 +10,7 @@ pub mod formats;
 pub mod issue;
 pub mod lexer;
 pub mod node;
+pub mod pattern;
 pub mod prose;
 pub mod reading;
 #[cfg(feature = "json_schema")]

@@ -15,6 +15,9 @@ const LITERALS: &str = "true false null True False None NaN Infinity undefined";
 pub(crate) struct Quotes(&'static str);
 
 impl Quotes {
+    /// Those of a text of which nobody knows where it ends.
+    pub const ENDLESS: Self = Self("");
+
     /// Returns the quotes of a text that this letter begins.
     pub fn opened_by(letter: char) -> Option<Self> {
         Some(Self(match letter {

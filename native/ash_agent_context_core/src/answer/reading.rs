@@ -164,9 +164,12 @@ impl AnswerType {
         };
         let is_known = found.ends.len() < MOST_ENDS;
         let before = text.get(..found.place.start).unwrap_or_default();
-        let is_one_too_many =
-            after.trim_start().starts_with('}') && !before.trim_end().ends_with('{');
-        is_one_too_many && (!is_known || found.ends.iter().any(fits_without))
+        let before = before.trim_end();
+        let is_one_too_many = after.trim_start().starts_with('}') && !before.ends_with('{');
+        // It is the value of a key of which only the end is there.
+        let has_lost_quote = before.matches('"').count() % 2 == 1 && before.ends_with("\":");
+        let is_value = before == ":" || has_lost_quote;
+        is_one_too_many && (is_value || !is_known || found.ends.iter().any(fits_without))
     }
 
     /// Returns the value of a text so far, as it is shown while the text comes.

@@ -6,6 +6,7 @@ use regex::RegexBuilder;
 
 use crate::answer::formats::TextFormat;
 use crate::answer::node::{has_word, without_style, Kinds, NodeId, Others, Property, SchemaNode};
+use crate::answer::pattern::translate;
 use crate::error::{index, Error, Path};
 use crate::value::{json, Map, Value};
 
@@ -359,6 +360,9 @@ fn dialect(value: &Value, here: &Path) -> Result<(), Error> {
 fn pattern(value: &Value, here: &Path) -> Result<(Box<str>, regex::Regex), Error> {
     let wrong = || wrong(here, LOOK_AROUND);
     let text = value.as_str().ok_or_else(wrong)?;
-    let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES).build();
+    let expression = translate(text).ok_or_else(wrong)?;
+    let built = RegexBuilder::new(&expression)
+        .size_limit(PATTERN_BYTES)
+        .build();
     Ok((text.into(), built.map_err(|_| wrong())?))
 }

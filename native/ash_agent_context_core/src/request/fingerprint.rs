@@ -286,13 +286,36 @@ impl<'a> Body<'a, '_> {
     }
 }
 
-/// Returns the first message or result that is not the one that was sent, if there is one.
-pub(super) fn find_differing<'p, 's>(
-    items: &'p [SentItem],
-    mut sent: impl Iterator<Item = &'s str>,
-) -> Option<&'p SentPlace> {
-    let differs = |item: &&SentItem| sent.next() != Some(&*item.digest.to_short_text());
-    Some(&items.iter().find(differs)?.place)
+/// How messages and results first differ from those that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SentChange {
+    /// One is another one.
+    Other,
+    /// One that was sent is gone.
+    Dropped,
+    /// One was not sent.
+    Added,
+}
+
+/// Returns where messages and results first differ from those that were sent, by their number, and how.
+pub(super) fn find_differing(items: &[SentItem], sent: &[&str]) -> Option<(usize, SentChange)> {
+    let digests: Vec<String> = items
+        .iter()
+        .map(|item| item.digest.to_short_text())
+        .collect();
+    let is = |at: usize, noted: usize| {
+        let pair = digests.get(at).zip(sent.get(noted));
+        pair.is_some_and(|(is, was)| is == was)
+    };
+    let at = (0..items.len().max(sent.len())).find(|at| !is(*at, *at))?;
+    let change = match (items.get(at), sent.get(at)) {
+        (None, _) => SentChange::Dropped,
+        (_, None) => SentChange::Added,
+        _ if is(at, at + 1) => SentChange::Dropped,
+        _ if is(at + 1, at) => SentChange::Added,
+        _ => SentChange::Other,
+    };
+    Some((at, change))
 }
 
 fn lay_out<'a>(context: &'a Context, options: &Options<'_>) -> Option<Vec<Slice<'a>>> {

@@ -14,7 +14,7 @@ use crate::prices::usage::Usage;
 use crate::provider::facts::Cache;
 use crate::provider::options::Options;
 use crate::request::body::Body;
-use crate::request::fingerprint::{find_differing, is_all};
+use crate::request::fingerprint::{find_differing, is_all, SentItem};
 use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::time::Time;
@@ -212,10 +212,10 @@ impl Context {
     /// Returns the part that the next request shares with the one that a rewind cut off, and the first iteration after it.
     fn as_cut_off(&self, cut: &Rewound<'_>, options: &Options<'_>) -> Result<(Self, u64), Error> {
         let items = self.list_sent_items(self.next_number(), options)?;
-        let differing = find_differing(&items, cut.pieces.iter().copied());
+        let differing = find_differing(&items, &cut.pieces).and_then(|(at, _)| items.get(at));
         // Both have all up to the iteration of the rewind.
         let first = cut.number.saturating_add(1);
-        let place = differing.map(|place| {
+        let place = differing.map(|SentItem { place, .. }| {
             let of_result = usize::from(place.call.is_some());
             (place.iteration, place.position.saturating_sub(of_result))
         });

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::provider::options::Options;
-use crate::request::fingerprint::{find_differing, SentPlace, VERSION};
+use crate::request::fingerprint::{find_differing, SentChange, SentPlace, VERSION};
 use crate::view::View;
 
 /// The comparison of a rebuilt request with the one that was sent.
@@ -41,8 +41,10 @@ pub enum ReplayOutcome {
 pub struct Deviation {
     /// The reason for it.
     pub cause: DeviationCause,
-    /// The message or result that differs, if the request before did not have it.
+    /// The message or result that differs, if the request before did not have it, or the place of one that is gone.
     pub place: Option<SentPlace>,
+    /// How it differs.
+    pub change: SentChange,
 }
 
 /// The cause of a difference in a rebuilt request.
@@ -106,8 +108,15 @@ impl Context {
             (false, Some(version)) => DeviationCause::Version(version.into()),
             (false, None) => DeviationCause::Log,
         };
-        if place.is_some() || is_changed {
-            return ReplayOutcome::Different(Deviation { cause, place });
+        let (place, change) = place.unzip();
+        let change = change.unwrap_or(SentChange::Other);
+        let deviation = Deviation {
+            cause,
+            place,
+            change,
+        };
+        if deviation.place.is_some() || is_changed {
+            return ReplayOutcome::Different(deviation);
         }
         let system = self.inputs.systems.of(iteration.number);
         if system.is_some_and(|(_, noted)| *noted != inputs::digest(self.system())) {
@@ -115,25 +124,34 @@ impl Context {
         }
         match follows {
             true => ReplayOutcome::Follows,
-            false => ReplayOutcome::Different(Deviation { cause, place }),
+            false => ReplayOutcome::Different(deviation),
         }
     }
 
-    /// Returns the first message or result that is not the one that was sent, of those that the request before did not have.
+    /// Returns where the messages and results that the request before did not have first differ from those that were sent.
     fn first_differing(
         &self,
         number: u64,
         options: &Options<'_>,
         note: &SentNote<'_>,
-    ) -> Option<SentPlace> {
+    ) -> Option<(SentPlace, SentChange)> {
         // Older notes have only the digest of the whole.
         note.view?;
         let items = self.list_sent_items(number, options).ok()?;
-        match find_differing(&items, note.pieces.clone()) {
-            Some(place) => Some(place.clone()),
-            // Something at the end is gone.
-            None if note.pieces.clone().count() > items.len() => Some(items.last()?.place.clone()),
-            None => None,
-        }
+        let sent: Vec<&str> = note.pieces.clone().collect();
+        let (at, change) = find_differing(&items, &sent)?;
+        let found = items.get(at).map(|item| item.place.clone());
+        // Something at the end is gone.
+        let end = || {
+            let last = items.last().map(|item| &item.place);
+            let last = last.filter(|last| last.iteration == number);
+            let leads = self.get_numbered(number).is_some_and(|of| self.leads(of));
+            SentPlace {
+                iteration: number,
+                position: last.map_or(usize::from(leads), |last| last.position + 1),
+                call: None,
+            }
+        };
+        Some((found.unwrap_or_else(end), change))
     }
 }

@@ -4,7 +4,7 @@
 use crate::part;
 
 use ash_agent_context_core::{
-    json, put_together, AnswerType, Follow, ReadingState, ShownPart, Value,
+    json, put_together, AnswerType, Follow, Map, ReadingState, ShownPart, Value,
 };
 use part::is_part;
 
@@ -12,7 +12,7 @@ use part::is_part;
 const PLACES: usize = 25;
 
 /// Those of them that are read.
-const LEAST: usize = 3_400;
+const LEAST: usize = 6_111;
 
 /// Numbers that are the same in every run, so that figures can be compared.
 struct Dice(u64);
@@ -635,7 +635,7 @@ const KINDS: &Kinds = &[
     }),
 ];
 
-/// What moves an end: what a stream shows of it cannot be right.
+/// What moves an end, or has something else before it: what a stream shows of it cannot be right.
 const MOVING: &Kinds = &[
     ("a smart quote that opens", |it| {
         it.replace(is_quoted, |quoted| format!("“{}", &quoted[1..]))
@@ -671,9 +671,243 @@ const MOVING: &Kinds = &[
         it.replace(is_quoted, |quoted| quoted[..quoted.len() - 1].to_owned())
     }),
     ("a quote within a text", |it| it.within("\"")),
+    ("another answer in thinking or an example", |it| {
+        let (before, after) = [
+            ("<think>Perhaps ", "?</think>"),
+            ("For example ", " would do.\n"),
+            ("```json\n", "\n```\nBetter:\n"),
+            ("Not `", "` but "),
+        ][it.dice.roll(4)];
+        Some(format!("{before}{}{after}{}", it.other, it.text)).filter(|_| it.other != it.text)
+    }),
+    ("a field twice", |it| {
+        let twice = it.text.rfind('}')?;
+        let all = tokens(it.text);
+        let (_, from, to) = *all.iter().find(|(kind, ..)| is_key(*kind))?;
+        let value = it.dice.pick(&["\"Z\"", "[]", "null", "1"]);
+        Some(splice(
+            it.text,
+            twice,
+            twice,
+            &format!(",{}:{value}", &it.text[from..to]),
+        ))
+    }),
+    ("begun and written anew", |it| {
+        let text = it.text.to_owned();
+        let words = it.dice.pick(&["", "\n", " Sorry: ", "\n```json\n", "\"}"]);
+        Some(format!("{}{words}{}", it.cut(&text, 1), it.text))
+    }),
+    ("cut off in a fence", |it| {
+        let text = it.text.to_owned();
+        let (before, after) = [
+            ("```json\n", "\n```"),
+            ("Here {it} is: ", "..."),
+            ("```\n", "\n```\nDone {so far}."),
+            ("", "[...]"),
+        ][it.dice.roll(4)];
+        Some(format!("{before}{}{after}", it.cut(&text, 1)))
+    }),
+];
+
+/// What leaves valid JSON or nearly, in other words than the schema asks for, and what stands around it.
+const OTHERWISE: &Kinds = &[
+    ("a word as a text", |it| {
+        let is_wanted = !it.is_open;
+        it.replace(is_word, |word| format!("\"{word}\""))
+            .filter(|_| is_wanted)
+    }),
+    ("a word in capitals", |it| {
+        it.replace(is_word, str::to_uppercase)
+    }),
+    ("a number with a point and a zero", |it| {
+        it.replace(is_word, |word| match word.contains('.') {
+            true => word.to_owned(),
+            false => number_or(word, |word| format!("{word}.0")),
+        })
+    }),
+    ("a number with an exponent", |it| {
+        it.replace(is_word, |word| match word.contains('.') {
+            true => word.to_owned(),
+            false => number_or(word, |word| format!("{word}e0")),
+        })
+    }),
+    ("a number with its unit", |it| {
+        it.replace(is_word, |word| {
+            number_or(word, |word| format!("{word} EUR"))
+        })
+    }),
+    ("a key in another style", |it| {
+        let style = it.dice.roll(3);
+        let is_wanted = !it.is_open;
+        let styled = it.replace(is_key, |key| match style {
+            0 => key.to_uppercase(),
+            1 => format!(
+                "\"{}\"",
+                inside(key)[..1].to_uppercase() + &inside(key)[1..]
+            ),
+            _ => format!("\"{}_\"", inside(key)),
+        });
+        styled.filter(|_| is_wanted)
+    }),
+    ("a list around a value", |it| {
+        let is_wanted = !it.is_open;
+        it.replace(is_value, |value| format!("[{value}]"))
+            .filter(|_| is_wanted)
+    }),
+    ("an element without its list", |it| {
+        let all = tokens(it.text);
+        let (open, close) = (Kind::Mark(b'['), Kind::Mark(b']'));
+        let found = all.windows(3).find_map(|three| match three {
+            [(a, from, _), (value, start, end), (b, _, to)]
+                if (*a, *b) == (open, close) && is_value(*value) =>
+            {
+                Some((*from, *to, &it.text[*start..*end]))
+            }
+            _ => None,
+        });
+        let (from, to, element) = found?;
+        // These say what they are themselves.
+        let is_said = element.starts_with("\"[") || element == "\"null\"";
+        (!is_said && !it.is_open).then(|| splice(it.text, from, to, element))
+    }),
+    ("a choice in another style", |it| {
+        let is_choice = |text: &str| ["\"new\"", "\"in_progress\""].contains(&text);
+        it.replace(is_text, |text| match is_choice(text) {
+            true => text.to_uppercase().replace('_', "-"),
+            false => text.to_owned(),
+        })
+    }),
+    ("letters as escapes", |it| {
+        Some(it.replace_all(is_quoted, |quoted| {
+            quoted.replace('n', "\\u006e").replace("\\\\u006e", "\\n")
+        }))
+    }),
+    ("markup around it", |it| {
+        let (before, after) = [
+            ("<answer>", "</answer>"),
+            ("**Answer:**\n\n", "\n"),
+            ("`", "`"),
+            ("~~~json\n", "\n~~~"),
+            ("```\n", "\n```\nI hope {that} helps."),
+            ("```json\n", ""),
+            ("", "\n```"),
+            ("json\n", ""),
+            ("\u{feff}", ""),
+            ("<think>I {do} think.</think>\n", ""),
+            ("> ", "\n"),
+            ("(1) [x] ", " (2) [y]"),
+        ][it.dice.roll(12)];
+        Some(format!("{before}{}{after}", it.text))
+    }),
+    ("lines that end otherwise", |it| {
+        let is_mark = |kind: Kind| matches!(kind, Kind::Mark(b',' | b'{' | b'['));
+        Some(it.replace_all(is_mark, |mark| format!("{mark}\r\n\t")))
+    }),
+    ("blanks that are not those of JSON", |it| {
+        let blank = it
+            .dice
+            .pick(&["\u{a0}", "\u{200b}", "\u{3000}", "\u{feff}", "\u{b}"]);
+        it.between(blank)
+    }),
+    ("the whole as a text", |it| {
+        Some(json::write(&Value::text(it.text)))
+    }),
+    ("in two objects", |it| {
+        let all = tokens(it.text);
+        let mut depth = 0;
+        let commas: Vec<usize> = all
+            .iter()
+            .filter_map(|(kind, at, _)| {
+                depth += match kind {
+                    Kind::Mark(b'{' | b'[') => 1,
+                    Kind::Mark(b'}' | b']') => -1,
+                    _ => 0,
+                };
+                (depth == 1 && *kind == Kind::Mark(b',')).then_some(*at)
+            })
+            .collect();
+        if commas.is_empty() || it.is_open {
+            return None;
+        }
+        let at = commas[it.dice.roll(commas.len())];
+        let (open, between, close) = [
+            ("", "}\n{", ""),
+            ("[", "}, {", "]"),
+            ("", "} and {", ""),
+            ("", "}{", ""),
+        ][it.dice.roll(4)];
+        Some(format!(
+            "{open}{}{close}",
+            splice(it.text, at, at + 1, between)
+        ))
+    }),
+    ("a list of two answers", |it| {
+        Some(format!("[{}, {}]", it.text, it.other))
+    }),
+    ("a text in two pieces", |it| {
+        let between = it.dice.pick(&["\" + \"", "\" \"", "\"\n\"", "\"\""]);
+        it.within(between)
+    }),
+    ("three quotes", |it| {
+        it.replace(is_quoted, |text| format!("\"\"{text}\"\""))
+    }),
+    ("a colon in the quotes", |it| {
+        let is_wanted = !it.is_open;
+        it.replace(is_key, |key| format!("\"{}:\"", inside(key)))
+            .filter(|_| is_wanted)
+    }),
+    ("a key without its value", |it| {
+        let all = tokens(it.text);
+        let values: Vec<_> = all
+            .windows(2)
+            .filter(|two| two[0].0 == Kind::Mark(b':') && is_value(two[1].0))
+            .collect();
+        let (_, from, to) = *values.get(it.dice.roll(values.len()))?.get(1)?;
+        Some(splice(it.text, from, to, ""))
+    }),
+    ("names of entities", |it| {
+        Some(it.text.replace('"', "&quot;"))
+    }),
+    ("escaped quotes", |it| Some(it.text.replace('"', "\\\""))),
+    ("two braces around it", |it| {
+        Some(format!("{{{}}}", it.text))
+    }),
+    ("as YAML", |it| {
+        Some(
+            it.text
+                .replace(['{', '}'], "")
+                .replace(',', "\n")
+                .replace(':', ": "),
+        )
+    }),
+    ("a field before its object", |it| {
+        let all = tokens(it.text);
+        let (_, from, to) = *all.iter().find(|(kind, ..)| is_key(*kind))?;
+        Some(format!("{}: {}", &it.text[from..to], it.text))
+    }),
+    ("a tail of its own", |it| {
+        let from = it.dice.roll(it.text.len());
+        let from = (from..it.text.len()).find(|at| it.text.is_char_boundary(*at))?;
+        Some(format!("{}{}", it.text, &it.text[from..]))
+    }),
 ];
 
 // ---- the law
+
+/// The value with integers for floats that are whole: JSON does not tell them apart.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Float(float) if float.fract() == 0.0 && float.abs() < 1e15 => {
+            json::read(format!("{float:.0}").as_bytes(), 1).unwrap()
+        }
+        Value::List(items) => Value::List(items.iter().map(plain).collect()),
+        Value::Map(map) => {
+            let entry = |(key, value): &(Value, Value)| (key.clone(), plain(value));
+            Value::Map(Map::new(map.iter().map(entry).collect()))
+        }
+        other => other.clone(),
+    }
+}
 
 /// How the damaged texts of a kind were read.
 #[derive(Default)]
@@ -735,11 +969,12 @@ fn tally(
     kind: usize,
     (name, damage): (&str, fn(&mut Damage<'_>) -> Option<String>),
     is_moving: bool,
+    from: u64,
 ) -> Tally {
     let mut tally = Tally::default();
     for (at, of) in TYPES.iter().enumerate() {
         let answer = AnswerType::new(&json::read(of.schema.as_bytes(), 64).unwrap()).unwrap();
-        let seed = (kind * 100 + at + 1) as u64;
+        let seed = (kind * 100 + at + 1) as u64 + from * 100_000;
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         // Its own, so that the answers do not depend on how they are read.
         let mut cuts = Dice(seed);
@@ -757,14 +992,14 @@ fn tally(
                 ));
             };
             match read.state {
-                ReadingState::Fits if value == right => tally.equal += 1,
+                ReadingState::Fits if plain(&value) == right => tally.equal += 1,
                 ReadingState::Fits => wrong(&value),
                 ReadingState::Misfits => tally.refused += 1,
                 ReadingState::Cut => tally.cut += 1,
             }
             if !is_moving || read.state == ReadingState::Fits {
                 let shown = show(&answer, &text, &mut cuts);
-                if let Some(shown) = shown.iter().find(|shown| !is_part(shown, &right)) {
+                if let Some(shown) = shown.iter().find(|shown| !is_part(&plain(shown), &right)) {
                     wrong(shown);
                 }
             }
@@ -775,11 +1010,14 @@ fn tally(
 
 #[test]
 fn damaged_answers_read_as_they_were_or_are_refused_or_cut() {
+    // Other damages than in every other run.
+    let from = std::env::var("DAMAGE_SEED").map_or(0, |seed| seed.parse().unwrap());
     let kept = KINDS.iter().map(|kind| (*kind, false));
     let moving = MOVING.iter().map(|kind| (*kind, true));
     let (mut equal, mut total, mut wrong) = (0, 0, Vec::new());
-    for (number, (kind, is_moving)) in kept.chain(moving).enumerate() {
-        let found = tally(number, kind, is_moving);
+    let otherwise = OTHERWISE.iter().map(|kind| (*kind, false));
+    for (number, (kind, is_moving)) in kept.chain(moving).chain(otherwise).enumerate() {
+        let found = tally(number, kind, is_moving, from);
         println!(
             "{:4} equal {:4} refused {:4} cut {:4} wrong: {}",
             found.equal,
@@ -798,5 +1036,5 @@ fn damaged_answers_read_as_they_were_or_are_refused_or_cut() {
     println!("{equal} of {total} equal, {} wrong", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Whoever refuses more than this has made the reader worse.
-    assert!(equal >= LEAST, "{equal} are read");
+    assert!(from > 0 || equal >= LEAST, "{equal} are read");
 }

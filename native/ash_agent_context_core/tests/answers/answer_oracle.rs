@@ -205,10 +205,22 @@ struct Outcome {
     failed: Vec<String>,
 }
 
-/// Here formats are checked, as answers need; by default, they are not.
-fn is_annotation(test: &Json) -> bool {
-    let name = test.get("description").and_then(Json::as_str);
-    name.is_some_and(|name| name.ends_with("is only an annotation by default"))
+/// What is otherwise here on purpose: formats are checked, a time may lack its offset, seconds may have a fraction, and an integer has all of its digits, which the
+/// numbers of `serde_json` have not.
+fn is_otherwise(group: &Json, test: &Json) -> bool {
+    let name = |of: &Json| {
+        of.get("description")
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (group, test) = (name(group), name(test));
+    test.ends_with("is only an annotation by default")
+        || test.starts_with("no time offset")
+        || test.starts_with("fractional duration")
+        || test.ends_with("a bignum is an integer")
+        || test.ends_with("a negative bignum is an integer")
+        || group == "all integers are multiples of 0.5, if overflow is handled"
 }
 
 fn run_group(group: &Json, make: &impl Fn(&Value) -> Option<AnswerType>, outcome: &mut Outcome) {
@@ -218,7 +230,7 @@ fn run_group(group: &Json, make: &impl Fn(&Value) -> Option<AnswerType>, outcome
         outcome.refused += tests.len();
         return;
     };
-    for test in tests.iter().filter(|test| !is_annotation(test)) {
+    for test in tests.iter().filter(|test| !is_otherwise(group, test)) {
         let answer = answer_type.check(&value(test.get("data").unwrap()), true);
         let is_left_out = answer
             .mends
@@ -244,8 +256,10 @@ fn run_group(group: &Json, make: &impl Fn(&Value) -> Option<AnswerType>, outcome
 fn the_test_suite_of_json_schema_is_passed_or_refused() {
     let Some(folder) = suite() else { return };
     let (mut own, mut all) = (Outcome::default(), Outcome::default());
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
+    let folders = ["", "optional", "optional/format"].map(|inner| folder.join(inner));
+    let mut files: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
         .map(|file| file.unwrap().path())
         .collect();
     files.sort();

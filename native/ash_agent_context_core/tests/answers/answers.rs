@@ -659,6 +659,84 @@ fn an_integer_that_a_float_cannot_tell_is_refused() {
 }
 
 #[test]
+fn a_number_is_a_text_where_a_pattern_asks_for_one_and_no_digit_is_lost() {
+    let decimal = answer_type(
+        r#"{"type":"object","properties":{"price":{"type":"string","pattern":"^-?[0-9]+([.][0-9]+)?$"},"name":{"type":"string"},
+            "maybe":{"anyOf":[{"type":"string","pattern":"^[0-9.]+$"},{"type":"null"}]}},"additionalProperties":false}"#,
+    );
+    for (given, expected) in [
+        (r#""price":12.5"#, Some(r#""price":"12.5""#)),
+        (r#""price":-3"#, Some(r#""price":"-3""#)),
+        (
+            r#""price":12345678901234567890123"#,
+            Some(r#""price":"12345678901234567890123""#),
+        ),
+        (r#""maybe":0.1"#, Some(r#""maybe":"0.1""#)),
+        (r#""maybe":null"#, Some(r#""maybe":null"#)),
+        (r#""price":"007""#, Some(r#""price":"007""#)),
+        // A float does not have these digits, or they are written otherwise.
+        (r#""price":1234567890.12345678"#, None),
+        (r#""price":1e-9"#, None),
+        (r#""maybe":-1"#, None),
+        (r#""name":12"#, None),
+        (r#""price":true"#, None),
+    ] {
+        let answer = decimal.read(&format!("{{{given}}}"), false);
+        let fits = answer.state == ReadingState::Fits;
+        assert_eq!(fits, expected.is_some(), "{given}: {:?}", answer.issues);
+        if let Some(expected) = expected {
+            assert_eq!(
+                answer.value,
+                Some(value(&format!("{{{expected}}}"))),
+                "{given}"
+            );
+        }
+    }
+    let answer = decimal.check_arguments(&value(r#"{"price":2.5}"#));
+    assert_eq!(kinds(&answer), [MendKind::TextFromNumber]);
+    let shown = follow(&decimal, &[r#"{"price":2"#, ".5}"]).concat();
+    assert_eq!(put_together(&shown), Some(value(r#"{"price":"2.5"}"#)));
+}
+
+#[test]
+fn a_key_in_another_style_is_shown_from_its_first_piece() {
+    let pieces = [
+        r#"{"customerName":"A"#,
+        r#"nn","Address":{"CITY":"Ul"#,
+        r#"m"}}"#,
+    ];
+    let shown = follow(&order(), &pieces);
+    let so_far = |count: usize| {
+        put_together(
+            &shown
+                .iter()
+                .take(count)
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(so_far(1), Some(value(r#"{"customer_name":"A"}"#)));
+    assert_eq!(
+        so_far(2),
+        Some(value(r#"{"customer_name":"Ann","address":{"city":"Ul"}}"#))
+    );
+    // Where other fields are allowed, it may be one of them.
+    let open = answer_type(
+        r#"{"type":"object","properties":{"customer_name":{"type":"string"}},"required":["customer_name"]}"#,
+    );
+    let shown = follow(
+        &open,
+        &[r#"{"customerName":"A"#, r#"nn","customer_name":"Bo"}"#],
+    )
+    .concat();
+    assert_eq!(
+        put_together(&shown),
+        Some(value(r#"{"customer_name":"Bo"}"#))
+    );
+}
+
+#[test]
 fn issues_are_words_with_places_and_show_nothing_of_the_answer() {
     let secret = "4111-secret";
     let text = format!(

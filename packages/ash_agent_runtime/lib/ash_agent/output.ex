@@ -210,7 +210,7 @@ defmodule AshAgent.Output do
   defp unwrap(value, _output), do: value
 
   @kinds ~w(prose trailing_comma comment single_quotes unquoted_key control_character literal number_from_text boolean_from_text
-            whole_number json_from_text missing_object wrapped unwrapped choice key_style dropped_null)a
+            whole_number text_from_number json_from_text missing_object wrapped unwrapped choice key_style dropped_null)a
   @names Map.new(@kinds, &{Atom.to_string(&1), &1})
 
   defp repairs(mends, output) do

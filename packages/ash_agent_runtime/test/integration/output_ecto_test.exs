@@ -77,6 +77,12 @@ if Code.ensure_loaded?(Ecto.Schema) do
 
       assert Decimal.equal?(order.price, Decimal.new("9.50"))
 
+      # Models write a number.
+      assert {:ok, %Order{price: price}, [%{kind: :text_from_number, path: ["price"]}]} =
+               Output.read(output, JSON.encode(%{data | price: 9.5}))
+
+      assert Decimal.equal?(price, order.price)
+
       assert {:error, error} = Output.read(output, JSON.encode(%{data | customer: "A"}))
       assert error.lines == ["/customer: should be at least 2 character(s)"]
     end

@@ -4,7 +4,7 @@ const LABELS = { user: 'User', assistant: 'Assistant', system: 'System' };
 
 function headOf(item) {
   const { iteration, entry } = item;
-  const notes = [`iteration ${iteration.number}`];
+  const notes = [`iteration ${iteration.number}, message ${entry.at + 1}`];
   if (entry === iteration.says[0]) notes.push(clock(iteration.from), tookOf(item.of, iteration));
   if (entry.asked) notes.push(`answered in ${span(asked(entry))}${entry.first ? `, began after ${span(length([entry.asked[0], entry.first]))}` : ''}`);
   if (entry.model) notes.push(entry.model);

@@ -60,6 +60,8 @@ defmodule AshAgent.LLM.ByteLog do
         body -> String.replace(body, secret, "(hidden)")
       end
 
+    hidden = AshAgent.SecretForms.replace(hidden, fn _secret -> "(hidden)" end)
+
     shown = binary_part(hidden, 0, min(byte_size(hidden), @longest))
     rest = if size > @longest, do: " (of #{size} bytes)", else: ""
     # Binary frames and line breaks are escaped: a line of the log stays one.

@@ -71,6 +71,8 @@ defmodule AshAgent.LLM.Refusal do
         words -> String.replace(words, secret, "[key]")
       end
 
+    words = AshAgent.SecretForms.replace(words, fn _secret -> "[key]" end)
+
     case if(String.valid?(words), do: String.trim(words), else: "") do
       "" -> nil
       words -> String.slice(words, 0, @most_characters)

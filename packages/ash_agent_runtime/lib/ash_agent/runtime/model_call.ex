@@ -115,9 +115,7 @@ defmodule AshAgent.Runtime.ModelCall do
     %{run | context: Output.mark(run.output, context), noted?: true}
   end
 
-  # An impossible request fails where it is made. One with the schema in its prompt is not made of the log alone.
-  defp note_sent(%{output: %{mode: :text}} = run), do: run
-
+  # An impossible request fails where it is made. A schema that goes with the system prompt is in the note of the request's fields.
   defp note_sent(run) do
     with {provider, opts} <- LLM.encoding(run.llm),
          {:ok, context} <- Context.Audit.put_sent(run.context, provider, opts) do

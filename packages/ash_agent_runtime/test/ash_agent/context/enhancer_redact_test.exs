@@ -134,7 +134,15 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
         "AIza" <> String.slice(letters, 0, 35),
         "hf_" <> String.slice(letters, 0, 34),
         "xoxb-123456789012-abcdefghijkl",
-        "sk_live_" <> String.slice(letters, 0, 24)
+        "sk_live_" <> String.slice(letters, 0, 24),
+        "gsk_" <> String.slice(letters, 0, 40),
+        "xai-" <> String.slice(letters, 0, 40),
+        "ya29." <> String.slice(letters, 0, 40),
+        "whsec_" <> String.slice(letters, 0, 32),
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N",
+        "Bearer " <> String.slice(letters, 0, 20),
+        "?api_key=" <> String.slice(letters, 0, 8),
+        "&X-Amz-Signature=" <> String.slice(letters, 0, 64)
       ])
 
       refute_masks(:api_key, [
@@ -147,6 +155,10 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
         "hf_hub_download",
         "sk-or-something-else",
         "xoxo-hugs",
+        "Bearer of news",
+        "?page=12345678&order=by_name_and_age",
+        "eyJ is how a JWT begins",
+        "ya29.5 m",
         "550e8400-e29b-41d4-a716-446655440000",
         "da39a3ee5e6b4b0d3255bfef95601890afd80709"
       ])
@@ -156,7 +168,10 @@ defmodule AshAgent.Context.Enhancer.RedactTest do
       names = [:email, :credit_card, :ipv4, :api_key]
 
       # Quadratic work on two million bytes would take hours.
-      for piece <- ["4111 " | ~w(a 4 1. a. a@ a@b. a@b.cc- a@b.cc.1. sk- sk-ant- - @ ü xoxb-1)] do
+      for piece <- [
+            "4111 "
+            | ~w(a 4 1. a. a@ a@b. a@b.cc- a@b.cc.1. sk- sk-ant- - @ ü xoxb-1 eyJa. ?key= &sig=a)
+          ] do
         text = String.duplicate(piece, div(2_000_000, byte_size(piece)))
         masked(text, names)
       end

@@ -655,6 +655,15 @@ defmodule AshAgent.LLM.ClientsTest do
         refute inspect(error, structs: false) =~ secret
       end
 
+      # Nor one that only its form tells.
+      for found <- ["glpat-abcdefghijklmnopqrst", "Bearer abcdefghijklmnopqrst"] do
+        body =
+          ~s({"error":{"message":"bad key #{found} at https://x.de/?api_key=0123456789abcdef"}})
+
+        error = refusal(401, body)
+        assert error.provider_message == "bad key [key] at https://x.de/?api_key=[key]"
+      end
+
       # Also in the middle of a stream.
       events = [
         %{type: "message_start", message: %{content: []}},

@@ -26,18 +26,22 @@ defmodule AshAgent.LLM.Recorded do
 
     * `:replay` - plays, and never asks the provider. The default, which suits CI
     * `:record_missing` - plays, and asks the provider for what is missing
-    * `:record_all` - begins a new cassette and asks the provider for everything
+    * `:record_all` - begins a new cassette and asks the provider for everything. Set by the environment, all tests of the run that
+      name the same cassette record into one
 
   The environment variable `ASH_AGENT_CASSETTES` sets the mode of all models that do not have the option `:mode`.
 
   ## Cassettes
 
   A cassette is one JSON file with a block for each request, to be committed and read in a review: a message that an earlier request has
-  as well is not repeated, and writing the same recordings again gives the same file. Use a cassette for each test.
+  as well is not repeated, and writing the same recordings again gives the same file. Use a cassette for each test. Models, tests and processes of
+  the machine that record into the same one at the same time all add to it, each in its turn; one that cannot write raises an error that names
+  the other.
 
   Keys, organisations and users are kept out of a cassette: of the headers, only the content type and `retry-after` do, and in bodies
-  the key of the client, texts that look like keys of providers, and the fields that name a user are replaced by asterisks, as is
-  what the option `:scrub` names, also where a streamed answer has it in several events. A test that depends on such a text cannot be played.
+  the key of the client, texts that look like keys and tokens, also in addresses, the fields that name a user (`user`, `user_id`,
+  `safety_identifier`, `prompt_cache_key`) and the texts in `metadata` are replaced by asterisks, as is what the option `:scrub` names, also
+  where a streamed answer has it in several events. A test that depends on such a text cannot be played.
   Bedrock's streams are binary and not read easily in a review; the same is replaced in them.
 
   ## Limits
@@ -89,7 +93,8 @@ defmodule AshAgent.LLM.Recorded do
     opts = AshAgent.Options.validate!(opts, @schema)
     {module, own} = llm |> LLM.new() |> check_client()
     mode = opts[:mode] || mode_of_environment()
-    {:ok, cassette} = Cassette.start_link([mode: mode] ++ Keyword.delete(opts, :mode))
+    {once, opts} = {opts[:mode] == nil, Keyword.put(opts, :mode, mode)}
+    {:ok, cassette} = Cassette.start_link([once: once] ++ opts)
     recorded = %{client: module, cassette: cassette, mode: mode, pace: opts[:pace]}
     {__MODULE__, [recorded: recorded] ++ offline(own, mode)}
   end

@@ -34,7 +34,7 @@ defmodule AshAgent.Test.Eval do
 
   use AshAgent.Arguments
 
-  alias AshAgent.{Context, Options, Prices, Response, Runtime}
+  alias AshAgent.{Context, LLM, Options, Prices, Response, Runtime, Store}
   alias AshAgent.Test.{Assertions, Pattern, Trajectory}
   alias AshAgent.Trace.Stored
 
@@ -101,7 +101,7 @@ defmodule AshAgent.Test.Eval do
         ) ::
           {:ok | :stopped, [attempt()]}
   def run(evaluation, opts \\ []) when is_list(evaluation) or is_map(evaluation) do
-    evaluation = evaluation |> Enum.to_list() |> Options.validate!(@schema)
+    evaluation = validate!(evaluation)
     opts = Options.validate!(opts, @running)
     kept = for attempt <- opts[:earlier], !attempt[:outage], do: Map.put(attempt, :outage, false)
     earlier = Map.new(kept, &{{&1.case, &1.repetition}, &1})
@@ -127,6 +127,9 @@ defmodule AshAgent.Test.Eval do
     attempts = Enum.sort_by(attempts, &place[{&1.case, &1.repetition}])
     {if(length(attempts) == length(wanted), do: :ok, else: :stopped), attempts}
   end
+
+  @doc false
+  def validate!(evaluation), do: evaluation |> Enum.to_list() |> Options.validate!(@schema)
 
   @doc """
   Returns the cases with their ids, in their order. Raises `ArgumentError` for cases that are not maps, and for an id that comes twice.
@@ -241,8 +244,7 @@ defmodule AshAgent.Test.Eval do
        when raised in [MatchError, CaseClauseError, WithClauseError],
        do: term
 
-  defp unwrap(%Runtime.Error{} = error), do: {:error, error}
-  defp unwrap(_error), do: nil
+  defp unwrap(error), do: {:error, error}
 
   defp find_outage({:error, %Runtime.Error{reason: reason} = error}) do
     kind = with {_who, %{kind: kind}} <- reason, do: kind
@@ -250,6 +252,13 @@ defmodule AshAgent.Test.Eval do
     down? = reason == :drained or (is_tuple(reason) and elem(reason, 0) in @elsewhere)
     if down? and not own?, do: {nil, "outage: " <> Exception.message(error)}
   end
+
+  # Of a function that asks a model or a store itself.
+  defp find_outage({:error, %LLM.Error{kind: kind} = error}) when kind not in @own,
+    do: {nil, "outage: " <> Exception.message(error)}
+
+  defp find_outage({:error, %Store.Error{} = error}),
+    do: {nil, "outage: " <> Exception.message(error)}
 
   defp find_outage({tag, _ended}) when tag in [:ok, :paused], do: nil
 

@@ -147,21 +147,28 @@ defmodule AshAgent.Test.Replay do
   ## The messages of requests
 
   defp compare_row(%{outcome: :different, place: place} = row, context) do
-    difference = describe_deviation(row.cause, describe_place(place, context))
-    [put_words(difference, place, context)]
+    difference = describe_deviation(row, describe_place(place, context))
+
+    if row.change == :dropped_message,
+      do: [difference],
+      else: [put_words(difference, place, context)]
   end
 
   defp compare_row(_row, _context), do: []
 
-  defp describe_deviation(:log, {where, call}) do
-    words = "#{where}: the conversation has something else than was sent"
-    %Difference{cause: :message, where: words, name: call}
-  end
+  @changes_of_log %{
+    other: "the conversation has something else than was sent",
+    dropped_message: "a message or result that was sent here is gone from the conversation",
+    added_message: "the conversation has this, which was not sent"
+  }
 
-  defp describe_deviation(:view, _place),
+  defp describe_deviation(%{cause: :log, change: change}, {where, call}),
+    do: %Difference{cause: :message, where: "#{where}: #{@changes_of_log[change]}", name: call}
+
+  defp describe_deviation(%{cause: :view}, _place),
     do: %Difference{cause: :view, where: "the view is kept otherwise than it was"}
 
-  defp describe_deviation({:version, version}, {where, call}) do
+  defp describe_deviation(%{cause: {:version, version}}, {where, call}) do
     words = "#{where}: version #{version} of the package sent it otherwise"
     %Difference{cause: :version, where: words, name: call}
   end
@@ -192,10 +199,17 @@ defmodule AshAgent.Test.Replay do
   defp describe_place({iteration, _position, call}, _context) when call != nil,
     do: {"iteration #{iteration}, tool result of #{call}", call}
 
-  defp describe_place({iteration, position, nil}, context) do
-    message = context |> Context.get_iteration_messages(iteration) |> Enum.at(position)
+  defp describe_place({iteration, position, nil}, context),
+    do: {describe_message(context, iteration, position), nil}
+
+  @doc "Returns a message in words, with its number: the system prompt has none, as in a request and on a page."
+  def describe_message(context, iteration, position) do
+    messages = Context.get_iteration_messages(context, iteration)
+    leads = if match?([%{role: :system} | _], messages), do: 1, else: 0
+    message = Enum.at(messages, position)
     role = if message, do: " (#{message.role})", else: ""
-    {"iteration #{iteration}, message #{position + 1}#{role}", nil}
+    number = if position < leads, do: "", else: " #{position + 1 - leads}"
+    "iteration #{iteration}, message#{number}#{role}"
   end
 
   ## Views

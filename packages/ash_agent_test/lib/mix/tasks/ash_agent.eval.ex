@@ -37,7 +37,7 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Store
+  alias AshAgent.{Options, Store}
   alias AshAgent.Test.{Eval, EvalAttempts, EvalReport}
   alias Mix.AshAgent.Sources
 
@@ -67,7 +67,7 @@ defmodule Mix.Tasks.AshAgent.Eval do
 
     {evaluation, _binding} = Code.eval_file(file)
     given = Keyword.take(opts, [:repetitions, :concurrency])
-    evaluation = evaluation |> Enum.to_list() |> Keyword.merge(given) |> load_cases(file)
+    evaluation = evaluation |> check(file) |> Keyword.merge(given) |> load_cases(file)
     hashes = Map.new(Eval.number(evaluation[:cases]), fn {id, one} -> {id, hash(one)} end)
     evaluation = select(evaluation, Keyword.get_values(opts, :only))
 
@@ -105,6 +105,32 @@ defmodule Mix.Tasks.AshAgent.Eval do
     end
 
     exit_status(report, outages, before, opts)
+  end
+
+  defp check(evaluation, file) do
+    expected =
+      "#{file} has to end with an evaluation, such as `[cases: [%{\"input\" => \"1 + 1?\", \"expected\" => \"2\"}], run: fn %{\"input\" => input} -> " <>
+        "AshAgent.Runtime.run(AshAgent.Context.new(input), llm: llm) end]`; "
+
+    map? = is_map(evaluation) and not is_struct(evaluation)
+    options? = Keyword.keyword?(if map?, do: Map.to_list(evaluation), else: evaluation)
+
+    cond do
+      match?({state, attempts} when state in [:ok, :stopped] and is_list(attempts), evaluation) ->
+        Mix.raise(
+          expected <> "leave out the call of AshAgent.Test.Eval.run/2, which the task makes"
+        )
+
+      not options? ->
+        Mix.raise(expected <> "it ends with #{Options.kind(evaluation)}")
+
+      true ->
+        evaluation = Eval.validate!(evaluation)
+        if is_list(evaluation[:cases]), do: Eval.number(evaluation[:cases])
+        evaluation
+    end
+  rescue
+    error in ArgumentError -> Mix.raise("#{file}: #{Exception.message(error)}")
   end
 
   defp load_cases(evaluation, file) do

@@ -162,7 +162,11 @@ defmodule Mix.Tasks.AshAgent.Replay do
   defp compare_with(context, provider) do
     changes =
       for change <- Context.request_report(context, provider, pending: :interrupt) do
-        difference = %Difference{cause: :message, where: describe_change(change, provider)}
+        difference = %Difference{
+          cause: :message,
+          where: describe_change(context, change, provider)
+        }
+
         %{iteration: change.iteration, differences: [difference]}
       end
 
@@ -170,9 +174,10 @@ defmodule Mix.Tasks.AshAgent.Replay do
     %Replay{requests: count, compared: count, different: changes}
   end
 
-  defp describe_change(change, provider) do
+  defp describe_change(context, change, provider) do
     what = change.change |> to_string() |> String.replace("_", " ")
-    "iteration #{change.iteration}, message #{change.position + 1}, for #{provider}: #{what}"
+
+    "#{Replay.describe_message(context, change.iteration, change.position)}, for #{provider}: #{what}"
   end
 
   defp compare_one({id, load}, compare) do

@@ -268,6 +268,12 @@ defmodule AshAgent.LLM.RecordedTest do
       "sk-" <> String.duplicate("a1", 12),
       "org-abcdefghijklmnop",
       "AKIAABCDEFGHIJKLMNOP",
+      "github_pat_11ABCDEFG0abcdefghijkl_mnop",
+      "glpat-abcdefghijklmnopqrst",
+      "xoxb-123456789012-abcdefghijkl",
+      "ya29.a0AfH6SMBabcdefgh_ij",
+      "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+      "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N",
       "agent-007",
       # The events of a stream have one word each.
       "blue horse"
@@ -295,6 +301,139 @@ defmodule AshAgent.LLM.RecordedTest do
       assert {:ok, played} = ask.(replay(provider, file, opts))
       assert String.length(Response.text(played)) == String.length(words)
       assert Response.text(played) =~ ~r/^Say (\*+ and )+\*+$/
+    end
+  end
+
+  test "fields of addresses that hold keys, and fields that name a user or a conversation, are replaced in requests and their echoes",
+       %{cassette: cassette} do
+    fields = %{
+      prompt_cache_key: "conversation-17",
+      safety_identifier: "person-4711",
+      user: "ann",
+      metadata: %{order: "o-1"}
+    }
+
+    body = Map.new(fields, fn {name, value} -> {Atom.to_string(name), value} end)
+    body = %{body | "metadata" => %{"order" => "o-1"}}
+    echo = ~s({"user" : "ann","prompt_cache_key":"conversation-17","metadata": {"order":"o-1"}})
+    pieces = for <<piece::binary-size(4) <- echo <> "   ">>, do: {0, piece}
+    recording = %{path: "/v1?key=0123456789abcdef", body: body, headers: [], pieces: pieces}
+    scrubbed = Recorded.Scrub.scrub(recording, [], [])
+    assert scrubbed.path == "/v1?key=****************"
+    echoed = Enum.map_join(scrubbed.pieces, fn {0, piece} -> piece end)
+    assert String.length(echoed) == div(byte_size(echo <> "   "), 4) * 4
+    for secret <- ~w(ann conversation-17 o-1), do: refute(echoed =~ secret)
+    assert echoed =~ ~s("prompt_cache_key":"***************")
+
+    url = "https://api.example.com/v1?a=1&api_key=0123456789abcdef&b=2"
+
+    for {provider, field} <- [
+          openai_chat: fields,
+          openai_responses: fields,
+          anthropic: %{metadata: %{user_id: "person-4711"}}
+        ] do
+      file = cassette <> "#{provider}"
+      server = serve(script: ["See #{url}"])
+      llm = record(provider, server, file, body: field)
+      assert {:ok, _} = LLM.chat(llm, Context.new("What is at #{url}?"))
+      text = File.read!(file)
+
+      for secret <- ~w(0123456789abcdef conversation-17 person-4711),
+          provider != :anthropic or secret != "conversation-17",
+          do: refute(text =~ secret, secret)
+
+      if provider != :anthropic, do: refute(text =~ ~r/"(ann|o-1)"/)
+      assert text =~ "&api_key=****************&b=2"
+      llm = replay(provider, file, body: field)
+      assert {:ok, played} = LLM.chat(llm, Context.new("What is at #{url}?"))
+      assert Response.text(played) =~ "&api_key=****"
+    end
+  end
+
+  test "a cassette that has fields which are replaced today is still played", %{
+    cassette: cassette
+  } do
+    own = [body: %{prompt_cache_key: "conversation-17"}]
+    llm = record(:openai_chat, serve(script: ["Yes."]), cassette, own)
+    assert {:ok, _} = LLM.chat(llm, Context.new("Hi"))
+    text = File.read!(cassette)
+    assert text =~ "***************"
+    File.write!(cassette, String.replace(text, "***************", "conversation-17"))
+    assert {:ok, _} = LLM.chat(replay(:openai_chat, cassette, own), Context.new("Hi"))
+  end
+
+  describe "several that record into one cassette lose nothing" do
+    defp ask_all(llms, words) do
+      llms
+      |> Enum.zip(words)
+      |> Enum.map(fn {llm, words} -> Task.async(fn -> LLM.chat(llm, Context.new(words)) end) end)
+      |> Enum.each(&({:ok, _} = Task.await(&1)))
+    end
+
+    for mode <- [:record_missing, :record_all] do
+      test "with #{mode}", %{cassette: cassette} do
+        LLM.chat(record(:ollama, serve(script: ["old"]), cassette), Context.new("Old?"))
+        questions = for n <- 1..20, do: "Question #{n}?"
+        server = serve(script: List.duplicate("Yes.", 40))
+
+        llms =
+          for n <- 1..20,
+              do:
+                record(Enum.at([:ollama, :openai_chat], rem(n, 2)), server, cassette,
+                  mode: unquote(mode)
+                )
+
+        ask_all(llms, questions)
+        ask_all(llms, Enum.map(questions, &("Again: " <> &1)))
+        refute File.exists?(cassette <> ".lock")
+
+        ollama = replay(:ollama, cassette)
+        chat = replay(:openai_chat, cassette)
+
+        for {question, n} <- Enum.with_index(questions, 1),
+            words <- [question, "Again: " <> question],
+            do:
+              assert({:ok, _} = LLM.chat(Enum.at([ollama, chat], rem(n, 2)), Context.new(words)))
+
+        {:ok, recordings} = Recorded.Form.read(File.read!(cassette))
+        assert length(recordings) == if(unquote(mode) == :record_all, do: 40, else: 41)
+      end
+    end
+
+    test "nor do tests of one run with record_all in the environment", %{cassette: cassette} do
+      opts = fn question ->
+        [cassette: cassette, mode: :record_all, once: true, question: question]
+      end
+
+      recording = %{
+        path: "/a",
+        body: %{"q" => 1},
+        status: 200,
+        headers: [],
+        pieces: [],
+        ending: "complete"
+      }
+
+      for number <- 1..2 do
+        {:ok, pid} = Recorded.Cassette.start_link(opts.(number))
+        :ok = Recorded.Cassette.record(pid, %{recording | body: %{"q" => number}}, [])
+        GenServer.stop(pid)
+      end
+
+      assert {:ok, [%{body: %{"q" => 1}}, %{body: %{"q" => 2}}]} =
+               Recorded.Form.read(File.read!(cassette))
+    end
+
+    @tag :slow
+    test "and one that another process of the machine writes for too long is named", %{
+      cassette: cassette
+    } do
+      File.write!(cassette <> ".lock", "somebody else")
+      llm = record(:ollama, serve(script: ["Yes."]), cassette)
+
+      assert_raise ArgumentError, ~r/is being written by somebody else: record again/, fn ->
+        LLM.chat(llm, Context.new("Hi"))
+      end
     end
   end
 

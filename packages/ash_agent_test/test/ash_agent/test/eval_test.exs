@@ -143,6 +143,10 @@ defmodule AshAgent.Test.EvalTest do
            false},
           {:answered_after_all, failed.(:overloaded) |> Context.add_assistant_message("no"),
            false},
+          {:model, {:error, %LLM.Error{reason: {:status, 529}, kind: :overloaded}}, true},
+          {:own_model, {:error, %LLM.Error{reason: :test, kind: :refused}}, false},
+          {:store_alone,
+           {:error, AshAgent.Store.Error.exception(reason: {:unavailable, :closed})}, true},
           {:wrong, say("no"), false}
         ]
     end

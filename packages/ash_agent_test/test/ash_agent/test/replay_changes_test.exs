@@ -169,8 +169,7 @@ defmodule AshAgent.Test.ReplayChangesTest do
     where =
       if call,
         do: "iteration #{number}, tool result of #{call}",
-        else:
-          "iteration #{number}, message #{position(document, number, at)} (#{message["role"]})"
+        else: "iteration #{number}, message #{at + 1} (#{message["role"]})"
 
     {changed, today(run), {sent_in, :message, where}}
   end
@@ -246,8 +245,4 @@ defmodule AshAgent.Test.ReplayChangesTest do
     |> Enum.map(& &1["number"])
     |> Enum.find(&(&1 > number))
   end
-
-  # The first iteration begins with the system prompt.
-  defp position(_document, 1, at), do: at + 2
-  defp position(_document, _number, at), do: at + 1
 end

@@ -55,6 +55,71 @@ defmodule AshAgent.Test.ReplayTest do
     end
   end
 
+  # An iteration's messages of the user, the conversation as it was sent, and with others in their place.
+  for {name, others, words} <- [
+        {"the first of three", ~w(two three),
+         "message 1 (user): a message or result that was sent here is gone"},
+        {"the second of three", ~w(one three),
+         "message 2 (user): a message or result that was sent here is gone"},
+        {"the last of three", ~w(one two),
+         "message 3 (assistant): a message or result that was sent here is gone"},
+        {"none, but one more", ~w(one two four three),
+         "message 3 (user): the conversation has this, which was not sent"},
+        {"another one", ~w(one four three),
+         "message 2 (user): the conversation has something else than was sent"}
+      ],
+      prompt <- [nil, "Be kind."] do
+    test "a message that is gone or new is named at its place: #{name}, with the system prompt #{inspect(prompt)}" do
+      server = start_supervised!({Server, script: ["Yes.", "Yes."]}, id: :twice)
+
+      said = fn words ->
+        [first | rest] = words
+
+        context =
+          Context.new(first, if(unquote(prompt), do: [system_prompt: unquote(prompt)], else: []))
+
+        Enum.reduce(rest, context, &Context.add_user_message(&2, &1))
+      end
+
+      llm = client(Server.base_url(server), [])
+      {:ok, result} = Runtime.run(said.(~w(one two three)), llm: llm)
+      assert replay(result, []) == {:same, 1}
+      sent = get_in(Context.dump(result.context), ["iterations", Access.at(0), "sent"])
+
+      {:ok, other} = Runtime.run(said.(unquote(others)), llm: llm)
+      was = get_in(Context.dump(other.context), ["iterations", Access.at(0), "sent"])
+
+      edited =
+        other.context |> Context.to_snapshot() |> String.replace(was, sent) |> Context.load!()
+
+      assert {:different, [%{iteration: 1, differences: [difference]}]} = replay(edited, [])
+      assert difference.where =~ "iteration 1, " <> unquote(words)
+    end
+  end
+
+  test "a request with the schema in its prompt is compared, and so is the schema" do
+    server =
+      start_supervised!({Server, script: [~s({"a": 5, "b": 1}), ~s({"a": "x"})]}, id: :typed)
+
+    opts = [llm: client(Server.base_url(server), []), output: [a: :string], output_mode: :text]
+    {:ok, %{context: context}} = Runtime.run(Context.new("Weather?"), opts)
+    assert [%{outcome: :same}, %{outcome: :same}] = Context.Audit.replay(loaded(context))
+    assert replay(context, opts) == {:same, 2}
+
+    assert {:different, [first, _second]} =
+             replay(context, Keyword.put(opts, :output, a: :integer))
+
+    assert [%{where: "the field output" <> _}] = first.differences
+
+    edited =
+      context
+      |> Context.to_snapshot()
+      |> String.replace("Weather?", "Whether?")
+      |> Context.load!()
+
+    assert {:different, [%{iteration: 1} | _]} = replay(edited, [])
+  end
+
   test "without a model, what the messages became is compared, and a version of the package is a cause",
        %{context: context} do
     assert replay(context, []) == {:same, 2}
@@ -70,7 +135,7 @@ defmodule AshAgent.Test.ReplayTest do
     assert difference.cause == :version
 
     assert to_string(difference) ==
-             "iteration 1, message 2 (user): version 0.0.1 of the package sent it otherwise: it has \"Weather?\""
+             "iteration 1, message 1 (user): version 0.0.1 of the package sent it otherwise: it has \"Weather?\""
 
     # What a mask keeps from people is kept from this, too.
     masked = other |> Context.load!() |> Context.View.put_masks([{"Weather", "..."}])

@@ -213,6 +213,32 @@ defmodule Mix.Tasks.AshAgent.EvalTest do
     assert table =~ ~r/name +2\/2/
   end
 
+  test "a file that returns something else is told what to return", %{script: file} do
+    run = "fn _ -> AshAgent.Context.new(\"Hi\") end"
+
+    for {text, words} <- [
+          {":ok", "it ends with :ok"},
+          {"", "it ends with nil"},
+          {"defmodule AshAgent.EvalTest.Empty do end", "it ends with a tuple of 4 elements"},
+          {"fn -> [] end", "it ends with a function of arity 0"},
+          {"[%{\"input\" => \"Hi\"}]", "it ends with a list"},
+          {"AshAgent.Context.new(\"Hi\")", "it ends with a %AshAgent.Context{}"},
+          {"AshAgent.Test.Eval.run(cases: [], run: #{run})",
+           "leave out the call of AshAgent.Test.Eval.run/2"},
+          {"[run: #{run}]", "required option :cases not given"},
+          {"[cases: [%{}]]", "required option :run not given"},
+          {"%{\"cases\" => [], \"run\" => #{run}}", "it ends with a map"},
+          {"[cases: [%{}], run: #{run}, scorer: nil]", "scorer"},
+          {"[cases: [5], run: #{run}]", "case 1 is not a map"},
+          {"[cases: %{}, run: #{run}]", "cases"}
+        ] do
+      File.write!(file, text)
+      error = assert_raise Mix.Error, fn -> Eval.run([file]) end
+      assert error.message =~ file
+      assert error.message =~ words
+    end
+  end
+
   test "refuses wrong files and options", %{script: file, tmp_dir: folder} do
     for {args, words} <- [
           {[], "usage:"},

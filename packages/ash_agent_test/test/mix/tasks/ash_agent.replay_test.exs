@@ -148,7 +148,7 @@ defmodule Mix.Tasks.AshAgent.ReplayTest do
 
     File.write!(file, Context.to_snapshot(context))
     assert {1, text} = run([file, "--against", "openai_chat"])
-    assert text =~ "iteration 1, message 2, for openai_chat: dropped thinking"
+    assert text =~ "iteration 1, message 2 (assistant), for openai_chat: dropped thinking"
   end
 
   test "refuses wrong arguments", %{path: path} do

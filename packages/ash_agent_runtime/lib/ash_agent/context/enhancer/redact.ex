@@ -42,8 +42,9 @@ defmodule AshAgent.Context.Enhancer.Redact do
       hyphens. The check digit is not verified: other numbers of 15 or 16 digits with the same beginning match as well, and so can
       the digits after the point of a long fraction.
     * `:ipv4` - addresses of the internet protocol, version 4; also version numbers with four parts
-    * `:api_key` - keys with a recognisable beginning: of Anthropic, AWS, GitHub, GitLab, Google, Hugging Face, OpenAI, OpenRouter,
-      Slack and Stripe
+    * `:api_key` - keys and tokens with a recognisable form: of Anthropic, AWS, GitHub, GitLab, Google, Groq, Hugging Face, NVIDIA, OpenAI,
+      OpenRouter, Perplexity, Replicate, Slack, Stripe and xAI, JWTs, what comes after `Bearer`, and the fields of an address that hold
+      one, such as `?api_key=`
 
   There are no patterns for phone numbers and people's names, since no pattern can tell them from other numbers and words.
 
@@ -70,24 +71,11 @@ defmodule AshAgent.Context.Enhancer.Redact do
     @amex <> "(?:[0-9]{11}| [0-9]{6} [0-9]{5}|-[0-9]{6}-[0-9]{5})"
   ]
 
-  @keys [
-    "sk-[A-Za-z0-9]{32,}",
-    "sk-(?:ant|proj|svcacct|admin|or)-[A-Za-z0-9_-]{32,}",
-    "(?:AKIA|ASIA)[0-9A-Z]{16}" <> @edge,
-    "gh[pousr]_[A-Za-z0-9]{36,}",
-    "github_pat_[A-Za-z0-9_]{22,}",
-    "glpat-[A-Za-z0-9_-]{20,}",
-    "AIza[A-Za-z0-9_-]{35}",
-    "hf_[A-Za-z0-9]{30,}",
-    "xox[abeprs]-[A-Za-z0-9-]{10,}",
-    "[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"
-  ]
-
   @patterns %{
     email: "[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+[.])+[A-Za-z]{2,}" <> @edge,
     credit_card: @edge <> "(?:" <> Enum.join(@cards, "|") <> ")" <> @edge,
     ipv4: @edge <> "(?:" <> @byte <> "[.]){3}" <> @byte <> @edge,
-    api_key: @edge <> "(?:" <> Enum.join(@keys, "|") <> ")"
+    api_key: AshAgent.SecretForms.pattern(@edge)
   }
   @names @patterns |> Map.keys() |> Enum.sort()
 

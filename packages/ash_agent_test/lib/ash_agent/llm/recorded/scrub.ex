@@ -3,19 +3,15 @@ defmodule AshAgent.LLM.Recorded.Scrub do
 
   # Replaces secrets by as many asterisks, so that cuts and lengths stay, and leaves out fields that a comparison ignores.
 
-  # Keys of providers, clouds and code hosts, tokens, and the names of organisations and projects.
-  @patterns [
-    ~r/\b(?:sk|rk|gsk|xai|pplx|nvapi|hf|r8)[-_][A-Za-z0-9_-]{16,}/,
-    ~r/\b(?:AKIA|ASIA)[0-9A-Z]{16}\b/,
-    ~r/\bAIza[0-9A-Za-z_-]{30,}/,
-    ~r/\bgh[pousr]_[A-Za-z0-9]{20,}/,
-    ~r/\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}/,
-    ~r/\bBearer [A-Za-z0-9._~+\/-]{16,}/,
-    ~r/\b(?:org-|proj_)[A-Za-z0-9]{12,}/
-  ]
+  alias AshAgent.Context.JSON
+  alias AshAgent.SecretForms
 
-  # Fields of bodies that name the person whom the request was made for.
-  @users ~w(user safety_identifier user_id)
+  # The names of organisations and projects.
+  @organisations ~r/\b(?:org-|proj_)[A-Za-z0-9]{12,}/
+
+  # Fields of bodies that name the person or the conversation that the request was made for, and those that have texts of the application.
+  @users ~w(user safety_identifier user_id prompt_cache_key)
+  @labels ~w(metadata requestMetadata)
 
   @kept_headers ~w(content-type retry-after retry-after-ms)
 
@@ -35,32 +31,63 @@ defmodule AshAgent.LLM.Recorded.Scrub do
 
   # Regexes of the application for letters do not read bytes that are not text.
   defp mask(text, patterns, secrets) do
-    patterns = if String.valid?(text), do: @patterns ++ patterns, else: @patterns
+    patterns = if String.valid?(text), do: [@organisations | patterns], else: [@organisations]
 
     patterns
-    |> Enum.reduce(text, &Regex.replace(&1, &2, fn found -> stars(found) end))
+    |> Enum.reduce(SecretForms.replace(text, &stars/1), &star(&2, &1))
     |> hide(secrets)
   end
+
+  defp star(text, pattern, stars \\ &stars/1),
+    do: Regex.replace(pattern, text, fn found -> stars.(found) end)
 
   defp hide(bytes, []), do: bytes
   defp hide(bytes, secrets), do: String.replace(bytes, secrets, &stars/1)
 
   defp stars(text), do: String.duplicate("*", byte_size(text))
+  defp quoted_stars(text), do: ~s("#{String.duplicate("*", byte_size(text) - 2)}")
 
-  defp mask_users(%{} = body) do
-    with %{"metadata" => %{} = metadata} = body <- Map.new(body, &mask_user/1),
-         do: %{body | "metadata" => Map.new(metadata, &mask_user/1)}
+  defp mask_users(body) do
+    Map.new(body, fn
+      {name, value} when name in @users and is_binary(value) -> {name, stars(value)}
+      {name, value} when name in @labels -> {name, map_texts(value, &stars/1)}
+      {"additionalModelRequestFields" = name, %{} = fields} -> {name, mask_users(fields)}
+      field -> field
+    end)
   end
 
-  defp mask_user({name, value}) when name in @users and is_binary(value), do: {name, stars(value)}
-  defp mask_user(field), do: field
+  # An answer may repeat these fields.
+  defp find_users(body) do
+    Enum.flat_map(body, fn
+      {name, value} when name in @users and is_binary(value) ->
+        [{name, value}]
+
+      {name, %{} = labels} when name in @labels ->
+        for {_, v} = label <- labels, is_binary(v), do: label
+
+      {"additionalModelRequestFields", %{} = fields} ->
+        find_users(fields)
+
+      _field ->
+        []
+    end)
+  end
+
+  defp mask_echoes(text, users) do
+    Enum.reduce(users, text, fn {name, value}, text ->
+      [name, value] = for of <- [name, value], do: of |> JSON.encode() |> Regex.escape()
+      star(text, Regex.compile!("#{name}\\s*+:\\s*+\\K#{value}"), &quoted_stars/1)
+    end)
+  end
 
   # A secret may be in two pieces, so they are looked through together and cut again where they were.
-  defp scrub_pieces(%{pieces: pieces, headers: headers}, secrets, mask) do
+  defp scrub_pieces(%{pieces: pieces, headers: headers, body: body}, secrets, mask) do
     bytes = for {_at, piece} <- pieces, into: "", do: piece
     frames? = frames?(headers)
     texts = if frames?, do: payloads(bytes, 0, []), else: [{0, byte_size(bytes)}]
-    masked = bytes |> hide(secrets) |> replace(texts, mask) |> mask_across(texts, mask)
+    users = find_users(body)
+    mask_text = &(&1 |> mask.() |> mask_echoes(users))
+    masked = bytes |> hide(secrets) |> replace(texts, mask_text) |> mask_across(texts, mask)
 
     if masked == bytes,
       do: pieces,

@@ -85,7 +85,11 @@ defmodule AshAgent.LLM.Recorded.Transport do
     {acc, recording} = elem(result, tuple_size(result) - 1)
     ending = recording.ending || describe_ending(result)
     recording = %{recording | pieces: Enum.reverse(recording.pieces), ending: ending}
-    :ok = Cassette.record(opts[:cassette], recording, Request.secrets(Request.headers(request)))
+    secrets = Request.secrets(Request.headers(request))
+
+    with {:error, error} <- Cassette.record(opts[:cassette], recording, secrets),
+         do: raise(error)
+
     put_elem(result, tuple_size(result) - 1, acc)
   end
 
