@@ -32,9 +32,10 @@ impl Context {
         let mut back = self.log.iterations_back();
         let spoken = back.find(|iteration| iteration.has_assistant());
         let number = spoken.ok_or(Error::NoAssistantMessage)?.number;
-        let mut next = self.clone();
         let last = report.usage;
+        // The copy goes on from what is counted here.
         let estimate = self.estimate_up_to(number);
+        let mut next = self.clone();
         next.log.change_iteration(number, |iteration| {
             iteration.report(|before| before.plus(report, estimate));
             iteration.add_to_checkpoint(last);

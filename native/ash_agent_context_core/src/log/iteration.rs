@@ -9,6 +9,7 @@ use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
 use crate::log::failed::Failures;
 use crate::log::ids::Ids;
+use crate::log::marks::Marks;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::metadata::Metadata;
 use crate::log::original::Original;
@@ -55,6 +56,7 @@ pub struct Iteration {
     has_assistant: bool,
     /// Encodings of all its messages; copies with the same messages share them.
     pieces: OnceLock<Arc<Pieces>>,
+    marks: OnceLock<Arc<Marks>>,
     pub(crate) tallies: Tallies,
     usage: Usage,
     pending: usize,
@@ -185,6 +187,16 @@ impl Iteration {
         self.pieces.get_or_init(Arc::default)
     }
 
+    /// Returns the marks of its texts, made by `make` once.
+    pub(crate) fn marks(&self, make: impl FnOnce() -> Marks) -> &Marks {
+        self.marks.get_or_init(|| Arc::new(make()))
+    }
+
+    /// Forgets what was made of other messages; the iteration that this one was copied from keeps it.
+    fn forget(&mut self) {
+        (self.pieces, self.marks) = (OnceLock::new(), OnceLock::new());
+    }
+
     /// Adds a message with the results of its calls.
     pub(crate) fn push_answered(&mut self, message: Message, exchange: Exchange) {
         let has_calls = !message.calls.is_empty();
@@ -219,7 +231,7 @@ impl Iteration {
             self.usage = self.usage.plus(reported.sum);
         }
         entry.position = self.messages;
-        self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
+        self.forget();
         self.messages += entry.count();
         self.entries.push(entry);
     }
@@ -272,7 +284,7 @@ impl Iteration {
                 entry.message = Arc::new(entry.message.without_wire());
             }
             self.entries.set(index, entry);
-            self.pieces = OnceLock::new();
+            self.forget();
             if ends {
                 return true;
             }
@@ -306,7 +318,7 @@ impl Iteration {
         self.size = self.size.plus(exchange.size()).minus(before.2);
         self.longest = self.longest.max(exchange.longest);
         entry.exchange = Some(Arc::new(exchange));
-        self.pieces = OnceLock::new(); // the iteration this one was copied from keeps the old ones
+        self.forget();
         self.messages = self.messages - before.0 + entry.count();
         self.entries
             .set(self.entries.len().saturating_sub(1), entry);

@@ -15,6 +15,7 @@ pub mod history;
 pub mod ids;
 pub mod iteration;
 pub mod kind;
+pub(crate) mod marks;
 pub mod media;
 pub mod media_type;
 pub mod memo;

@@ -14,7 +14,7 @@ use crate::tokens::Method;
 use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::word::words;
-use crate::view::facts::{key, tokens, FactKind};
+use crate::view::facts::{tokens, FactKind};
 use crate::view::verdict::{Verdict, NAMED};
 use crate::view::{self, summary_text, Cleared};
 
@@ -193,9 +193,8 @@ impl Context {
         let facts = self.ranked_facts(first, last);
         let all = facts.len();
         let is_missing = |fact: &Fact| {
-            let piece = key(&[&fact.piece]);
             let is_there = has.contains(&fact.key);
-            !(is_there || fact.kind == FactKind::Number && has.contains(&piece))
+            !(is_there || fact.kind == FactKind::Number && has.contains(&fact.piece_key))
         };
         let missing: Vec<Fact> = facts.into_iter().filter(is_missing).collect();
         let named = missing.iter().filter(|fact| !fact.is_masked);

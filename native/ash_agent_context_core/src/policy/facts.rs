@@ -1,17 +1,21 @@
 //! The facts of a conversation: each once, with who used and named it, and the best first.
 
+use std::cell::LazyCell;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 use crate::context::log_text::LogText;
 use crate::context::Context;
+use crate::log::iteration::Iteration;
+use crate::log::marks::{FactMark, Marks, TextMarks, WordMark};
 use crate::log::message::Status;
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
 use crate::view::masks::Masks;
 
-/// A name in a call's arguments may have so many bytes.
-const NAME: usize = 64;
+/// A name in a call's arguments has so many bytes.
+const NAMES: RangeInclusive<usize> = 3..=64;
 
 /// The place of a text in the log: the number of the iteration, and the slot of a result.
 pub(crate) type At = (u64, Option<usize>);
@@ -21,9 +25,9 @@ pub(crate) type At = (u64, Option<usize>);
 pub(crate) struct Fact {
     pub kind: FactKind,
     pub text: Box<str>,
-    /// The fact without the word beside it.
-    pub piece: Box<str>,
     pub key: u64,
+    /// The key of the fact without the word beside it.
+    pub piece_key: u64,
     /// The place of the last of these texts that has it.
     pub at: At,
     /// The number of texts that have it.
@@ -44,7 +48,12 @@ pub(crate) struct Used {
     /// How often calls used each, and the iteration of the last one.
     by_calls: HashMap<u64, (u32, u64)>,
     by_users: HashSet<u64>,
+    /// Tells of most words that no call used them.
+    may_be: Vec<bool>,
 }
+
+/// As many keys have different places in the filter, mostly.
+const FILTER: usize = 1 << 14;
 
 /// The facts of the texts read so far.
 #[derive(Debug)]
@@ -58,16 +67,20 @@ impl Context {
     /// Returns the facts that calls used, and those that users named.
     ///
     /// # Complexity
-    /// O(what was said but for results)
+    /// O(iterations and arguments) once they are marked
     pub(crate) fn list_used(&self) -> Used {
-        let mut used = Used::default();
-        for (number, said) in self.texts_between(0, u64::MAX) {
-            match said {
-                LogText::Call(_, call) if !said.is_recall() => {
-                    used.add_arguments(&call.arguments.value, number);
-                }
-                said if said.is_of_user() => used.add_user(&said.text(None)),
-                _ => {}
+        let mut used = Used {
+            may_be: vec![false; FILTER],
+            ..Used::default()
+        };
+        for iteration in self.iterations() {
+            let marks = marks(iteration);
+            used.by_users.extend(&marks.named);
+            for key in &marks.used {
+                let place = used.may_be.get_mut(*key as usize % FILTER);
+                place.into_iter().for_each(|place| *place = true);
+                let count = used.by_calls.entry(*key).or_insert((0, 0));
+                *count = (count.0.saturating_add(1), iteration.number);
             }
         }
         used
@@ -75,41 +88,111 @@ impl Context {
 }
 
 impl Used {
-    fn add_user(&mut self, text: &str) {
-        each(text, |found| {
-            self.by_users.extend(found.kind.map(|_| found.key));
-        });
+    /// Returns how often calls used a key, and the iteration of the last one.
+    fn of(&self, key: u64) -> Option<(u32, u64)> {
+        let may_be = self.may_be.get(key as usize % FILTER) == Some(&true);
+        may_be.then(|| self.by_calls.get(&key).copied())?
     }
+}
 
-    /// Adds all texts in the arguments of a call.
-    fn add_arguments(&mut self, value: &Value, iteration: u64) {
-        let mut rest = vec![value];
-        while let Some(value) = rest.pop() {
-            match value {
-                Value::Map(map) => rest.extend(map.iter().map(|(_, value)| value)),
-                Value::List(items) | Value::Tuple(items) => rest.extend(items.iter()),
-                value => {
-                    if let Some(text) = value.as_str() {
-                        self.add_argument(text, iteration);
-                    }
+/// Returns the marks of an iteration's texts as they are without masks.
+fn marks(iteration: &Iteration) -> &Marks {
+    iteration.marks(|| {
+        let (mut texts, mut used, mut named) = (Vec::new(), Vec::new(), Vec::new());
+        for said in iteration.entries().flat_map(LogText::of) {
+            let text = TextMarks::of(&said, &said.text(None));
+            match said {
+                LogText::Call(_, call) if !said.is_recall() => {
+                    add_arguments(&call.arguments.value, &mut used);
                 }
+                said if said.is_of_user() => {
+                    // Its first line is a wish, whatever it names.
+                    let facts = text.facts.iter();
+                    let facts = facts.filter(|fact| fact.kind != FactKind::Decision as u8);
+                    named.extend(facts.map(|fact| fact.key));
+                }
+                _ => {}
             }
+            texts.push(text);
         }
-    }
+        Marks {
+            texts: texts.into(),
+            used: used.into(),
+            named: named.into(),
+        }
+    })
+}
 
-    fn add_argument(&mut self, text: &str, iteration: u64) {
-        let mut pieces = tokens(text).peekable();
-        let mut is_first = true;
-        while let Some(piece) = pieces.next() {
-            let is_all = is_first && pieces.peek().is_none();
-            is_first = false;
-            let is_known = piece.kind().is_some() || piece.is_name() || is_all;
-            if is_known && (3..=NAME).contains(&piece.text.len()) {
-                let count = self.by_calls.entry(piece.key()).or_insert((0, 0));
-                *count = (count.0.saturating_add(1), iteration);
+impl TextMarks {
+    fn of(said: &LogText<'_>, text: &str) -> Self {
+        let short = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let range = |part: &str| {
+            let start = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+            (short(start), short(start + part.len()))
+        };
+        let (mut facts, mut words) = (Vec::new(), Vec::new());
+        let mut known = HashSet::new();
+        let mut add = |found: Found<'_>| {
+            if found.text.is_empty() || !known.insert((found.key, found.kind)) {
+                return;
             }
+            let (at, piece_key) = (range(found.text), key(&[found.piece]));
+            match (found.kind, u8::try_from(found.text.len())) {
+                (Some(kind), _) => facts.push(FactMark {
+                    key: found.key,
+                    piece_key,
+                    kind: kind as u8,
+                    at,
+                }),
+                // Nothing else is a name that calls use.
+                (None, Ok(len)) if NAMES.contains(&found.text.len()) && piece_key == found.key => {
+                    words.push(WordMark {
+                        key: found.key,
+                        start: at.0,
+                        len,
+                    });
+                }
+                _ => {}
+            }
+        };
+        match said {
+            LogText::Message(..) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
+            LogText::Decision(..) => add(of_line(FactKind::Decision, text)),
+            LogText::Result(_, _, outcome) if outcome.status == Status::Error => {
+                add(first_line(FactKind::Error, text));
+            }
+            _ => {}
+        }
+        each(text, add);
+        facts.shrink_to_fit();
+        words.shrink_to_fit();
+        Self { facts, words }
+    }
+}
+
+/// Adds the keys of all texts in the arguments of a call.
+fn add_arguments(value: &Value, keys: &mut Vec<u64>) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Map(map) => rest.extend(map.iter().map(|(_, value)| value)),
+            Value::List(items) | Value::Tuple(items) => rest.extend(items.iter()),
+            value => keys.extend(value.as_str().into_iter().flat_map(argument_keys)),
         }
     }
+}
+
+fn argument_keys(text: &str) -> impl Iterator<Item = u64> + '_ {
+    let mut pieces = tokens(text).peekable();
+    let mut is_first = true;
+    std::iter::from_fn(move || {
+        let piece = pieces.next()?;
+        let is_all = std::mem::take(&mut is_first) && pieces.peek().is_none();
+        Some((piece, is_all))
+    })
+    .filter(|(piece, is_all)| piece.kind().is_some() || piece.is_name() || *is_all)
+    .filter(|(piece, _)| NAMES.contains(&piece.text.len()))
+    .map(|(piece, _)| piece.key())
 }
 
 impl<'u> Facts<'u> {
@@ -121,63 +204,87 @@ impl<'u> Facts<'u> {
         }
     }
 
-    /// Reads a text as models may read it. Facts that a mask hides are counted, and their words are not kept.
-    pub fn read(&mut self, said: &LogText<'_>, at: At, masks: Option<&Masks>) {
+    /// Reads a text by its number in its iteration, as models may read it. Facts that a mask hides are counted, and their words are
+    /// not kept.
+    pub fn read(
+        &mut self,
+        (iteration, number): (&Iteration, usize),
+        said: &LogText<'_>,
+        masks: Option<&Masks>,
+    ) {
         self.texts += 1;
-        let seen = said.text(masks);
-        self.read_text(said, &seen, at, None);
-        let text = masks.map(|_| said.text(None));
-        if let Some(text) = text.filter(|text| *text != seen) {
-            self.read_text(said, &text, at, Some(&keys(&seen)));
-        }
-    }
-
-    fn read_text(&mut self, said: &LogText<'_>, text: &str, at: At, seen: Option<&HashSet<u64>>) {
-        let mut add = |found: Found<'_>| self.add(found, at, seen);
-        match said {
-            LogText::Message(..) if said.is_of_user() => add(first_line(FactKind::Decision, text)),
-            LogText::Decision(..) => add(of_line(FactKind::Decision, text)),
-            LogText::Result(_, _, outcome) if outcome.status == Status::Error => {
-                add(first_line(FactKind::Error, text));
-            }
-            _ => {}
-        }
-        each(text, add);
-    }
-
-    /// Adds a fact. With `seen`, the keys that models see of the text, it only adds facts that they do not see, without their
-    /// words.
-    fn add(&mut self, found: Found<'_>, at: At, seen: Option<&HashSet<u64>>) {
-        if found.text.is_empty() || seen.is_some_and(|seen| seen.contains(&found.key)) {
-            return;
-        }
-        let used = self.used.by_calls.get(&key(&[found.piece]));
-        // A word is a fact where a later call uses it as a name.
-        let later = used.filter(|(_, last)| *last > at.0);
-        let Some(kind) = found.kind.or(later.map(|_| FactKind::Name)) else {
+        let Some(marks) = marks(iteration).texts.get(number) else {
             return;
         };
-        let is_masked = seen.is_some();
-        let (uses, texts) = (used.map_or(0, |(uses, _)| *uses), self.texts);
-        let fact = self.known.entry(found.key).or_insert_with(|| Fact {
-            kind,
-            text: Box::default(),
-            piece: Box::default(),
-            key: found.key,
-            at,
-            texts: 0,
-            uses,
-            is_named: self.used.by_users.contains(&found.key),
-            is_masked: true,
-            last: 0,
-        });
-        if fact.is_masked && !is_masked {
-            (fact.text, fact.piece) = (found.text.into(), found.piece.into());
-            fact.is_masked = false;
+        let (at, text) = (
+            (iteration.number, said.slot()),
+            LazyCell::new(|| said.text(None)),
+        );
+        let seen = masks.map(|masks| said.text(Some(masks)));
+        match seen.filter(|seen| *seen != *text) {
+            None => self.add(marks, at, None, || &text),
+            Some(seen) => {
+                self.add(&TextMarks::of(said, &seen), at, None, || &seen);
+                self.add(marks, at, Some(&keys(&seen)), || &text);
+            }
         }
-        if !is_masked && fact.last < texts {
-            fact.texts = fact.texts.saturating_add(1);
-            (fact.last, fact.at) = (texts, at);
+    }
+
+    /// Adds the facts of a text. With `seen`, the keys that models see of it, it only adds facts that they do not see, without
+    /// their words.
+    fn add<'t>(
+        &mut self,
+        marks: &TextMarks,
+        at: At,
+        seen: Option<&HashSet<u64>>,
+        text: impl Fn() -> &'t str,
+    ) {
+        let used = self.used;
+        let facts = marks.facts.iter().filter_map(|mark| {
+            let kind = FactKind::ALL.get(usize::from(mark.kind))?;
+            let uses = used.of(mark.piece_key).map_or(0, |(uses, _)| uses);
+            Some((*kind, *mark, uses))
+        });
+        let words = marks.words.iter().filter_map(|word| {
+            // A word is a fact where a later call uses it as a name.
+            let (uses, _) = used.of(word.key).filter(|(_, last)| *last > at.0)?;
+            let range = (word.start, word.start + u32::from(word.len));
+            let mark = FactMark {
+                key: word.key,
+                piece_key: word.key,
+                kind: 0,
+                at: range,
+            };
+            Some((FactKind::Name, mark, uses))
+        });
+        let is_masked = seen.is_some();
+        let texts = self.texts;
+        for (kind, mark, uses) in facts.chain(words) {
+            if seen.is_some_and(|seen| seen.contains(&mark.key)) {
+                continue;
+            }
+            let fact = self.known.entry(mark.key).or_insert_with(|| Fact {
+                kind,
+                text: Box::default(),
+                key: mark.key,
+                piece_key: 0,
+                at,
+                texts: 0,
+                uses,
+                is_named: used.by_users.contains(&mark.key),
+                is_masked: true,
+                last: 0,
+            });
+            if fact.is_masked && !is_masked {
+                let (start, end) = mark.at;
+                let words = text().get(start as usize..end as usize);
+                (fact.text, fact.piece_key) = (words.unwrap_or_default().into(), mark.piece_key);
+                fact.is_masked = false;
+            }
+            if !is_masked && fact.last < texts {
+                fact.texts = fact.texts.saturating_add(1);
+                (fact.last, fact.at) = (texts, at);
+            }
         }
     }
 

@@ -171,9 +171,12 @@ impl Context {
     pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<Fact> {
         let used = self.list_used();
         let mut facts = Facts::new(&used);
-        let texts = self.texts_between(first, last);
-        for (number, said) in texts.filter(|(_, said)| !said.is_recall()) {
-            facts.read(&said, (number, said.slot()), self.masks());
+        for iteration in self.log.between(first, last) {
+            for (number, said) in iteration.entries().flat_map(LogText::of).enumerate() {
+                if !said.is_recall() {
+                    facts.read((iteration, number), &said, self.masks());
+                }
+            }
         }
         facts.rank()
     }

@@ -7,6 +7,7 @@ use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::call::ToolCall;
+use crate::log::iteration::Iteration;
 use crate::log::message::Outcome;
 use crate::policy::facts::At;
 use crate::value::time::Time;
@@ -167,7 +168,10 @@ impl Context {
     pub fn search(&self, words: &str, most: usize) -> Vec<Hit> {
         let texts = || {
             let texts = self.shortened_texts();
-            texts.map(|(at, said)| (at, said.text(self.masks())))
+            texts.map(|((iteration, _), said)| {
+                let at = (iteration.number, said.slot());
+                (at, said.text(self.masks()))
+            })
         };
         let read = |mut search: Search| {
             let found: Vec<_> = texts().filter(|(_, text)| search.read(text)).collect();
@@ -189,8 +193,11 @@ impl Context {
         found.into_iter().filter_map(hit).collect()
     }
 
-    /// Returns the texts that are not shown in full, but for those that were recalled, each with its place.
-    pub(crate) fn shortened_texts(&self) -> impl Iterator<Item = (At, LogText<'_>)> {
+    /// Returns the texts that are not shown in full, but for those that were recalled, each with its iteration and its number
+    /// there.
+    pub(crate) fn shortened_texts(
+        &self,
+    ) -> impl Iterator<Item = ((&Iteration, usize), LogText<'_>)> {
         self.iterations().flat_map(|iteration| {
             let number = iteration.number;
             let (is_hidden, look) = (self.hides(number), self.rendering(number));
@@ -198,9 +205,9 @@ impl Context {
                 LogText::Result(slot, _, outcome) => look.result(*slot, outcome) != Look::Whole,
                 _ => false,
             };
-            let texts = iteration.entries().flat_map(LogText::of);
-            let texts = texts.filter(move |said| !said.is_recall() && (is_hidden || is_cut(said)));
-            texts.map(move |said| ((number, said.slot()), said))
+            let texts = iteration.entries().flat_map(LogText::of).enumerate();
+            let texts = texts.map(move |(nth, said)| ((iteration, nth), said));
+            texts.filter(move |(_, said)| !said.is_recall() && (is_hidden || is_cut(said)))
         })
     }
 }

@@ -109,8 +109,8 @@ impl Context {
         let mut receipt = Receipt::default();
         let used = self.list_used();
         let mut facts = Facts::new(&used);
-        for (at, said) in self.shortened_texts() {
-            facts.read(&said, at, self.masks());
+        for (place, said) in self.shortened_texts() {
+            facts.read(place, &said, self.masks());
         }
         if facts.len() == 0 {
             return receipt;

@@ -2,7 +2,8 @@
 
 use crate::make::{at, conversation, list, map, reload, Talk};
 use ash_agent_context_core::{
-    steps, Context, Fit, Method, Options, Pin, Provider, Rent, Stamp, Value,
+    steps, AnswerTimes, Context, FactState, Fit, Method, Options, Pin, Provider, Reading, Rent,
+    Response, Stamp, Value,
 };
 
 /// A conversation of so many iterations, each with a question and an answer.
@@ -54,6 +55,45 @@ fn counting_tokens_reads_what_is_new() {
     let next = context.user("And?");
     let more = count_steps(&next);
     assert!(more < 1_000, "{more}");
+}
+
+#[test]
+fn an_answer_with_a_report_costs_what_is_new() {
+    let body =
+        r#"{"message": {"content": "A"}, "done": true, "prompt_eval_count": 9, "eval_count": 1}"#;
+    let response = Response::decode(body.as_bytes(), &Reading::of(Provider::Ollama)).unwrap();
+    let turn = |context: &Context| {
+        let times = AnswerTimes::default();
+        let next = context.add_answer(&response, times, Stamp::at(at(0)));
+        next.unwrap().user("Q")
+    };
+    let mut context = conversation("Q");
+    for _ in 0..1_000 {
+        context = turn(&context);
+    }
+    let steps = steps::count_steps(|| assert!(turn(&context).usage().input > 9_000));
+    assert!(steps < 100, "{steps} steps");
+}
+
+#[test]
+fn the_facts_of_a_text_are_found_once() {
+    let text = "at lib/a.ex:17 it was 430 ms, id QX7R2M. ".repeat(50);
+    let context = turns(200, &text).put_recall(true, at(0));
+    let context = context.put_index(Some(20), None, at(0));
+    let hide = |context: &Context| {
+        steps::count_steps(|| assert!(context.keep_last_iterations(2, at(0)).has_view()))
+    };
+    let receipt = |context: &Context| {
+        let hidden = context.keep_last_iterations(2, at(0));
+        steps::count_steps(|| assert!(hidden.receipt(10).count(FactState::Visible) > 2))
+    };
+    let all = hide(&context);
+    let next = context.user("Q").says("A").user("Q").says("A");
+    let (more, told) = (hide(&next), receipt(&next));
+    assert!(
+        all > 20 * more && all > 20 * told,
+        "{all}, then {more} and {told}"
+    );
 }
 
 #[test]

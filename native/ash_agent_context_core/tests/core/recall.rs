@@ -246,6 +246,57 @@ proptest! {
     }
 }
 
+/// A text with some facts, words that calls use, and a line of an error.
+fn telling() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        Just("lib/a.ex"),
+        Just("order 4711"),
+        Just("1,204 ms"),
+        Just("QX7R2M"),
+        Just("secret7"),
+        Just("handle_down"),
+        Just("économie_é"),
+        Just("exit code 2"),
+        Just("error: it broke"),
+        Just("the end"),
+    ];
+    let between = prop_oneof![Just(" "), Just("\n"), Just(", ")];
+    proptest::collection::vec((word, between), 1..8).prop_map(|words| {
+        words
+            .into_iter()
+            .map(|(word, after)| word.to_owned() + after)
+            .collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Facts that were found before are those that a conversation has of which nothing is kept.
+    #[test]
+    fn what_is_kept_of_a_text_is_what_it_says(
+        turns in proptest::collection::vec((telling(), telling(), telling(), shape()), 1..6),
+    ) {
+        let mut context = start().put_recall(true, at(9)).put_index(Some(500), None, at(9));
+        for (number, (argument, result, asked, shape)) in turns.iter().enumerate() {
+            let given = arguments(argument);
+            context = call(&context, &format!("c{number}"), "look", &given, result);
+            prop_assert_eq!(context.receipt(50), reload(&context).receipt(50));
+            context = context.add_assistant_message(Value::text("Yes."), Value::Nil, Stamp::at(at(20))).unwrap();
+            context = context.add_user_message(Value::text(asked), Stamp::at(at(30))).unwrap();
+            context = form(&context, shape);
+            prop_assert_eq!(context.receipt(50), reload(&context).receipt(50));
+            let (kept, anew) = (context.keep_last_iterations(1, at(40)), reload(&context).keep_last_iterations(1, at(40)));
+            prop_assert_eq!(shown(&kept), shown(&anew));
+        }
+    }
+}
+
+/// The arguments of a call in JSON.
+fn arguments(words: &str) -> String {
+    json::write(&map(vec![("class", Value::text(words))]))
+}
+
 /// What the property test says of a fact is what the receipt says.
 fn check_receipt(context: &Context, text: &str, is_masked: bool) -> Result<(), TestCaseError> {
     let receipt = context.receipt(usize::MAX);
