@@ -7,7 +7,7 @@ defmodule AshAgent.Door.Play do
   @behaviour AshAgent.LLM
 
   alias AshAgent.{Context, Door, LLM, Response, Sessions, Store}
-  alias AshAgent.Door.Reader
+  alias AshAgent.Door.{Asks, Reader}
 
   @doc "Starts the sessions of a store under a name. The options are those of sessions."
   def sessions(name, opts \\ []) do
@@ -24,6 +24,38 @@ defmodule AshAgent.Door.Play do
     host = "127.0.0.1:#{port}"
     own = [sessions: name, identify: &identify/1, origins: ["http://#{host}"], cookies: false]
     Door.new(Keyword.merge(own, opts))
+  end
+
+  ## On one of several nodes, where the test calls it
+
+  @doc "Starts sessions on a file that the nodes share, and a door."
+  def start_node(path) do
+    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
+    Logger.configure(level: :none)
+
+    AshAgent.TestSupport.Nodes.outlive(fn ->
+      {:ok, store} = Store.SQLite.open(path)
+      restore = fn %{name: name} -> {:ok, %{name: name}} end
+      sessions(__MODULE__, store: store, restore_context: restore)
+    end)
+  end
+
+  @doc "Asks this node's door, and returns the chunks."
+  def ask_here(request), do: __MODULE__ |> door(Asks.port(), ai: 7) |> Asks.chunks(request)
+
+  @doc "Waits until the model waits, lets it go on, and returns the PID of the VM."
+  def await_model do
+    if Process.whereis(:the_model) do
+      System.pid()
+    else
+      Process.sleep(10)
+      await_model()
+    end
+  end
+
+  def go do
+    await_model()
+    send(:the_model, :go)
   end
 
   @doc "The header `authorization` names somebody, as whom one may see what begins with that name."
