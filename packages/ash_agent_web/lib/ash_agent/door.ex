@@ -3,6 +3,9 @@ defmodule AshAgent.Door do
             {:sessions, :atom, [required: true],
              "the name of an `AshAgent.Sessions`, on this node. The conversations' sessions may be on others."},
             {:identify, {:fun, 1}, [required: true], "who asks, see above."},
+            {:protocol, {:in, [:ai_sdk, :ag_ui]},
+             [type_doc: "`:ai_sdk` or `:ag_ui`", default: :ai_sdk],
+             "what pages speak: the UI message stream of the AI SDK, version 1, or AG-UI 1.0."},
             {:origins, {:list, :string}, [default: []],
              "the origins of the pages that may ask, such as `\"https://app.example.com\"`. A request that names another one is refused."},
             {:hosts, {:list, :string}, [default: []],
@@ -31,18 +34,20 @@ defmodule AshAgent.Door do
       {status, headers, body} = AshAgent.Door.call(door, %{method: "POST", path: [], headers: headers, body: json})
 
   A door is a function from a request to a response. `AshAgent.Door.Plug` has it in a router of Phoenix or Plug, and `AshAgent.Door.Server` on
-  loopback. It speaks the UI message stream of Vercel's AI SDK, so a page with `useChat` works with the path of the door as its `api`.
+  loopback. It speaks the UI message stream of Vercel's AI SDK, so a page with `useChat` works with the path of the door as its `api`, or
+  AG-UI, for `HttpAgent` and CopilotKit.
 
   | request | does |
   |---|---|
   | `POST /` | says the last message of the body, or decides about calls, and streams what comes of it |
   | `GET /ID/stream` | streams the turn that runs, from its beginning; status 204 where none does |
-  | `GET /ID/messages` | the conversation as JSON, for `useChat`'s `messages` |
+  | `GET /ID/messages` | the conversation as JSON, as the client keeps its messages |
   | `POST /ID/stop` | cancels the turn |
 
   A turn belongs to the session, not to the connection. A page that is closed stops nothing, and whoever comes in the middle gets
   everything: another tab, another person, the same page after its network was gone. If the node of the session dies, the stream goes on
-  with the next session of the conversation. Each stream ends with `finish`, `error` or `abort`, and then `[DONE]`.
+  with the next session of the conversation. Each stream ends with `finish`, `error` or `abort`, and then `[DONE]`; of AG-UI with `RUN_FINISHED` or
+  `RUN_ERROR`. A client of AG-UI comes back by sending its last message again, which is said once: it gets the messages before it, and the whole turn.
 
   ## Who may
 
@@ -74,7 +79,9 @@ defmodule AshAgent.Door do
 
   alias AshAgent.{Context, Session, Sessions}
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.{AISDK, Reader, Stream}
+  alias AshAgent.Door.{AGUI, AISDK, Reader, Stream}
+
+  @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
 
   @derive {Inspect, only: [:sessions]}
   @enforce_keys [:sessions, :identify, :protocol, :opts, :hosts, :heartbeat, :patience, :report]
@@ -145,7 +152,8 @@ defmodule AshAgent.Door do
         )
 
     own = opts |> Keyword.take([:sessions, :identify, :heartbeat, :patience]) |> Map.new()
-    fields = %{protocol: AISDK, hosts: Enum.map(hosts, &String.downcase/1), report: &report/1}
+    protocol = @protocols[opts[:protocol]]
+    fields = %{protocol: protocol, hosts: Enum.map(hosts, &String.downcase/1), report: &report/1}
     struct!(__MODULE__, own |> Map.merge(fields) |> Map.put(:opts, opts))
   end
 
@@ -180,14 +188,17 @@ defmodule AshAgent.Door do
   def call(%__MODULE__{} = door, %{method: _, path: _, headers: _, body: _} = request) do
     with {:ok, action} <- route(request),
          :ok <- check_site(door, request),
-         {:ok, asks, order} <- read(door, action, request),
+         {:ok, asks, order, run} <- read(door, action, request),
          {:ok, identity} <- identify(door, Map.put(request, :asks, asks)),
-         {:ok, response} <- act(door, order, identity) do
+         {:ok, response} <- act(put_opts(door, run: run), order, identity) do
       response
     else
       {:error, kind} -> refuse(kind)
     end
   end
+
+  # What the protocol is told of a request.
+  defp put_opts(door, opts), do: %{door | opts: opts ++ door.opts}
 
   defp route(%{method: "POST", path: []}), do: {:ok, :post}
   defp route(%{method: "POST", path: [_id, "stop"]}), do: {:ok, :stop}
@@ -221,10 +232,10 @@ defmodule AshAgent.Door do
   defp read(door, :post, %{body: body} = request) do
     with true <- byte_size(body) <= max_bytes(door) || {:error, :too_large},
          true <- json?(request) || {:error, :content_type},
-         {:ok, %{"id" => id} = body} <- JSON.decode(body),
-         true <- id?(id) || {:error, :not_found},
-         {:ok, order} <- door.protocol.read(body, door.opts) do
-      {:ok, id, order}
+         {:ok, %{} = body} <- JSON.decode(body),
+         {:ok, id, order, run} <- door.protocol.read(body, door.opts),
+         true <- id?(id) || {:error, :not_found} do
+      {:ok, id, order, run}
     else
       {:error, kind} when is_atom(kind) -> {:error, kind}
       _not_read -> {:error, :invalid_body}
@@ -235,13 +246,13 @@ defmodule AshAgent.Door do
   defp read(_door, :stop, %{path: [id, _]} = request) do
     cond do
       not json?(request) -> {:error, :content_type}
-      id?(id) -> {:ok, id, :stop}
+      id?(id) -> {:ok, id, :stop, %{}}
       true -> {:error, :not_found}
     end
   end
 
   defp read(_door, action, %{path: [id, _]}),
-    do: if(id?(id), do: {:ok, id, action}, else: {:error, :not_found})
+    do: if(id?(id), do: {:ok, id, action, %{}}, else: {:error, :not_found})
 
   defp json?(request) do
     type = header(request, "content-type") || ""
@@ -315,7 +326,7 @@ defmodule AshAgent.Door do
   defp say(%{door: door, context: context, status: status} = stream, key, input, identity) do
     said =
       if Context.find_turn(context, :idempotency_key, key),
-        do: {:ok, stream},
+        do: {:ok, %{stream | door: put_opts(door, again?: true)}},
         else: say(stream, key, input, identity, status)
 
     with {:ok, stream} <- said do
@@ -355,10 +366,12 @@ defmodule AshAgent.Door do
     own = for {name, map} <- identity, name in [:runtime_context, :metadata], do: {name, map}
     opts = [key: key] ++ own
 
-    case attempt(fn -> Sessions.prompt_async(door.sessions, id, input, opts) end) do
-      {:ok, ref} -> {:ok, ref}
-      error -> failure(error)
-    end
+    # With its key, it is said once.
+    Stream.again(fn ->
+      with {:error, _reason} = error <-
+             attempt(fn -> Sessions.prompt_async(door.sessions, id, input, opts) end),
+           do: failure(error)
+    end)
   end
 
   ## Deciding
@@ -399,6 +412,10 @@ defmodule AshAgent.Door do
   # The arguments are those of the approval's id.
   defp decide_one(session, :approve, %{id: id, arguments: arguments}, _reason, by),
     do: Session.approve(session, id, arguments: arguments, by: by)
+
+  # Other arguments are a decision of their own about these.
+  defp decide_one(session, {:edit, edited}, %{id: id, arguments: arguments}, _reason, by),
+    do: Session.approve(session, id, arguments: arguments, edited: edited, by: by)
 
   defp decide_one(session, :deny, %{id: id, arguments: arguments}, reason, by),
     do: Session.deny(session, id, reason, arguments: arguments, by: by)

@@ -4,15 +4,20 @@ defmodule AshAgent.Door.ClientsTest do
 
   @moduletag :capture_log
 
+  alias AshAgent.{Context, Door}
   alias AshAgent.Context.JSON
-  alias AshAgent.Door
-  alias AshAgent.Door.{AISDK, Play, Rows, Server, Table}
+  alias AshAgent.Door.{AGUI, AISDK, Asks, Play, Rows, Server, Table}
 
   # What the real clients have read is kept in test/fixtures/door. With npm, they read it again:
   #
-  #     npm install --prefix _build/door/ai6 ai@6 && npm install --prefix _build/door/ai7 ai@7 node@22
+  #     for client in ai6:ai@6 ai7:ai@7 ai7:node@22 ag_ui:@ag-ui/client@1; do npm install --prefix _build/door/${client%%:*} ${client#*:}; done
   #     ASH_AGENT_WRITE_FIXTURES=1 mix test test/door/clients_test.exs
-  @versions [6, 7]
+  @clients [
+    {"ai6", "ai.mjs", "ai", [protocol: :ai_sdk, ai: 6]},
+    {"ai7", "ai.mjs", "ai", [protocol: :ai_sdk, ai: 7]},
+    {"ag_ui", "ag_ui.mjs", "@ag-ui/client", [protocol: :ag_ui]}
+  ]
+  @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
   @fixtures Path.expand("../fixtures/door", __DIR__)
   @installed Path.expand("../../../../_build/door", __DIR__)
 
@@ -22,23 +27,30 @@ defmodule AshAgent.Door.ClientsTest do
     if File.exists?(own), do: own, else: System.find_executable("node")
   end
 
-  defp recorded(version) do
-    @fixtures |> Path.join("ai#{version}.json") |> File.read!() |> JSON.decode!()
+  defp recorded(client) do
+    file = Path.join(@fixtures, "#{client}.json")
+    file |> File.read!() |> JSON.decode!() |> Map.fetch!("scenarios")
   end
 
-  defp start(version, context) do
-    name = Module.concat(context.module, "V#{version}#{System.unique_integer([:positive])}")
+  defp start(opts, context) do
+    name = Module.concat(context.module, "S#{System.unique_integer([:positive])}")
     {:ok, _sessions} = Play.sessions(name)
-    files = %{"/rows/rows/stream" => {"text/event-stream", Rows.bytes(AISDK, ai: version)}}
-    door = &Play.door(name, &1, ai: version)
-    server = start_supervised!({Server, door: door, files: files}, id: {name, :server})
+    rows = {"text/event-stream", rows(opts)}
+    files = %{"/rows/rows/stream" => rows, "/rows" => rows}
+    server = start_supervised!({Server, door: &Play.door(name, &1, opts), files: files})
     {name, Server.port(server)}
   end
 
-  # Ids of errors are drawn, and how pieces are put together depends on who was quicker.
+  defp rows(opts) do
+    run = %{thread: "rows", run: "r1", version: "1.0"}
+    Rows.bytes(@protocols[opts[:protocol]], opts ++ [run: run, context: Context.new("Hi")])
+  end
+
+  # Ids of errors and of runs are drawn, and how pieces are put together depends on who was quicker.
   defp normal(sent) do
     sent
     |> String.replace(~r/\([0-9a-f]{12}\)|"[0-9a-f]{12}"/, "(id)")
+    |> String.replace(~r/"runId":"[^"]*"/, ~s("runId":"r"))
     |> String.split("\n\n", trim: true)
     |> Enum.reject(&String.starts_with?(&1, ":"))
     |> Enum.map(fn
@@ -52,48 +64,42 @@ defmodule AshAgent.Door.ClientsTest do
 
   # Of a call that had begun before the client was there, only the whole is told.
   defp settled(sent) do
-    begun = ["tool-input-start", "tool-input-delta"]
+    begun = ~w(tool-input-start tool-input-delta TOOL_CALL_START TOOL_CALL_ARGS TOOL_CALL_END)
     Enum.reject(normal(sent), &(is_map(&1) and &1["type"] in begun))
   end
 
-  @pieces %{
-    "text-delta" => "delta",
-    "reasoning-delta" => "delta",
-    "tool-input-delta" => "inputTextDelta"
-  }
-
   defp join(%{"type" => type} = chunk, [%{"type" => type} = last | before] = all) do
-    field = @pieces[type]
+    field = if type == "tool-input-delta", do: "inputTextDelta", else: "delta"
     rest = &Map.delete(&1, field)
 
-    if field && rest.(chunk) == rest.(last),
+    if chunk[field] && rest.(chunk) == rest.(last),
       do: [Map.update!(last, field, &(&1 <> chunk[field])) | before],
       else: [chunk | all]
   end
 
   defp join(chunk, all), do: [chunk | all]
 
-  for version <- @versions do
-    describe "ai #{version}" do
-      @version version
-      @folder Path.join(@installed, "ai#{version}")
+  for {client, script, package, opts} <- @clients do
+    describe client do
+      @client client
+      @script Path.expand("clients/#{script}", __DIR__)
+      @opts opts
+      @folder Path.join(@installed, client)
 
-      @tag skip:
-             if(not File.dir?(Path.join(@folder, "node_modules/ai")),
-               do: "ai #{version} is not in #{@folder}"
-             )
+      unless File.dir?(Path.join([@folder, "node_modules", package])),
+        do: @tag(skip: "#{package} is not in #{@folder}")
+
       @tag :clients
       test "shows what is recorded", context do
-        {_name, port} = start(@version, context)
-        script = Path.expand("clients/ai.mjs", __DIR__)
-        {json, 0} = System.cmd(node_of(@folder), [script, @folder, "http://127.0.0.1:#{port}"])
+        {_name, port} = start(@opts, context)
+        {json, 0} = System.cmd(node_of(@folder), [@script, @folder, "http://127.0.0.1:#{port}"])
 
         if System.get_env("ASH_AGENT_WRITE_FIXTURES"),
-          do: File.write!(Path.join(@fixtures, "ai#{@version}.json"), json)
+          do: File.write!(Path.join(@fixtures, "#{@client}.json"), json)
 
         now = JSON.decode!(json)["scenarios"]
 
-        for {scene, was} <- recorded(@version)["scenarios"] do
+        for {scene, was} <- recorded(@client) do
           for key <- Map.keys(was) -- ~w(sent errors data),
               do: assert(now[scene][key] == was[key], scene)
 
@@ -103,66 +109,82 @@ defmodule AshAgent.Door.ClientsTest do
       end
 
       test "has read what is still sent", context do
-        {name, port} = start(@version, context)
-        door = Play.door(name, port, ai: @version)
-        %{"scenarios" => scenes} = recorded(@version)
+        {name, port} = start(@opts, context)
+        door = Play.door(name, Asks.port(), @opts)
+        scenes = recorded(@client)
+        ask = &(Door.call(door, Asks.ask(@opts[:protocol], &1, &2)) |> bytes() |> settled())
 
         for scene <- ["hello", "think", "two calls", "cut", "refused", "retry"] do
-          sent = say(door, port, "ada-#{String.replace(scene, " ", "-")}", scene)
-          assert settled(sent) == settled(hd(scenes[scene]["sent"])), scene
+          sent = ask.("ada-#{String.replace(scene, " ", "-")}", scene)
+          assert sent == settled(hd(scenes[scene]["sent"])), scene
         end
 
-        asked = say(door, port, "ada-ask", "ask")
-        assert settled(asked) == settled(hd(scenes["approve"]["sent"]))
-        %{"approvalId" => id} = Enum.find(normal(asked), &match?(%{"approvalId" => _}, &1))
-        answer = %{state: "approval-responded", approval: %{id: id, approved: true}}
-
-        decided =
-          post(door, port, %{id: "ada-ask", messages: [%{role: "assistant", parts: [answer]}]})
-
-        assert settled(decided) == settled(List.last(scenes["approve"]["sent"]))
-
-        rows = Rows.bytes(AISDK, ai: @version)
-        assert normal(rows) == normal(hd(scenes["rows"]["sent"]))
+        asked = ask.("ada-ask", "ask")
+        assert asked == settled(hd(scenes["approve"]["sent"]))
+        decided = ask.("ada-ask", for(id <- Asks.approvals(asked), do: {id, true}))
+        assert decided == settled(List.last(scenes["approve"]["sent"]))
+        assert normal(rows(@opts)) == normal(hd(scenes["rows"]["sent"]))
+        assert is_integer(port)
       end
 
-      test "has seen each row of the table, and no error but those that are told" do
-        %{"scenarios" => scenes} = recorded(@version)
-
+      test "has seen each row of the table", _context do
         seen =
-          for {_scene, %{"sent" => sent}} <- scenes,
+          for {_, %{"sent" => sent}} <- recorded(@client),
               text <- sent,
               text =~ "data: ",
               do: normal(text)
 
         types = for chunks <- seen, %{"type" => type} <- chunks, uniq: true, do: type
+        unseen = Table.sent(@opts[:protocol]) -- types
+        # Its scene ends when it is stopped, at another place each time.
+        assert unseen == [] or unseen == ["abort"]
+      end
 
-        aborted = if scenes["stop"]["aborted"], do: ["abort"], else: []
-        assert Table.sent(:ai_sdk) -- (types ++ aborted) == []
-
-        own = if @version >= 7, do: ["start", "reset-step"], else: ["start"]
-        assert Enum.sort(types ++ aborted) == Enum.sort(Table.sent(:ai_sdk) ++ own)
-
+      test "is told no more than a kind and an id of what went wrong" do
+        scenes = recorded(@client)
         failed = for {scene, %{"errors" => [_ | _]}} <- scenes, do: scene
-        assert Enum.sort(failed) == ["cut", "edit", "refused", "regenerate"]
+        refused = if @opts[:protocol] == :ai_sdk, do: ["edit", "regenerate"], else: []
+        assert Enum.sort(failed) == Enum.sort(["cut", "refused"] ++ refused)
         for {_, %{"errors" => errors}} <- scenes, do: refute(inspect(errors) =~ "secret")
       end
+    end
+  end
 
-      test "shows everything once, whoever comes when" do
-        %{"scenarios" => scenes} = recorded(@version)
-        words = Enum.map_join(1..40, &"word#{&1} ")
+  for version <- [6, 7] do
+    test "ai #{version} shows everything once, whoever comes when" do
+      scenes = recorded("ai#{unquote(version)}")
+      words = Enum.map_join(1..40, &"word#{&1} ")
 
-        for scene <- ["a late joiner", "a closed tab"] do
-          assert [_person, %{"parts" => parts}] = scenes[scene]["messages"]
-          assert Enum.map_join(parts, &(&1["text"] || "")) == words, scene
-        end
-
-        assert scenes["a late joiner"]["same"]
-        assert scenes["big"]["length"] == 1_000_000
-        assert scenes["long"]["words"] == 10_000
-        assert scenes["nothing to resume"]["sent"] == [hd(scenes["nothing to resume"]["sent"])]
-        assert scenes["stop"]["stopped"] == 200
+      for scene <- ["a late joiner", "a closed tab"] do
+        assert [_person, %{"parts" => parts}] = scenes[scene]["messages"]
+        assert Enum.map_join(parts, &(&1["text"] || "")) == words, scene
       end
+
+      assert scenes["a late joiner"]["same"]
+      assert scenes["big"]["length"] == 1_000_000
+      assert scenes["long"]["words"] == 10_000
+      assert scenes["stop"]["stopped"] == 200
+      assert scenes["stop"]["aborted"]
+      assert scenes["nothing to resume"]["sent"] == ["204"]
+    end
+  end
+
+  test "AG-UI shows everything once, ends each run, and has no warning" do
+    scenes = recorded("ag_ui")
+    [_, %{"content" => text}] = scenes["a lost connection"]["messages"]
+    assert text == Enum.map_join(1..40, &"word#{&1} ")
+    assert scenes["stop"]["outcome"] == %{"type" => "cancelled"}
+
+    results =
+      for %{"role" => "tool", "content" => text} <- scenes["deny and edit"]["messages"], do: text
+
+    assert [denied, edited] = results
+    assert denied =~ "not that"
+    assert edited =~ "cleaned /other"
+
+    for {scene, %{"last" => last, "warned" => warned}} <- scenes do
+      assert Enum.all?(last, &(&1 in ["RUN_FINISHED", "RUN_ERROR"])), scene
+      assert warned == [], scene
     end
   end
 
@@ -172,20 +194,6 @@ defmodule AshAgent.Door.ClientsTest do
     assert Enum.sort(named) == Enum.sort(rows)
   end
 
-  defp say(door, port, id, text) do
-    message = %{id: "m-#{id}", role: "user", parts: [%{type: "text", text: text}]}
-    post(door, port, %{id: id, messages: [message]})
-  end
-
-  defp post(door, port, body) do
-    headers = [
-      {"host", "127.0.0.1:#{port}"},
-      {"authorization", "Bearer ada"},
-      {"content-type", "application/json"}
-    ]
-
-    request = %{method: "POST", path: [], headers: headers, body: JSON.encode(body)}
-    {200, _headers, {:stream, bytes}} = Door.call(door, request)
-    bytes |> Enum.to_list() |> IO.iodata_to_binary()
-  end
+  defp bytes({200, _headers, {:stream, bytes}}),
+    do: bytes |> Enum.to_list() |> IO.iodata_to_binary()
 end

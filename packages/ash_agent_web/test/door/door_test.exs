@@ -114,7 +114,7 @@ defmodule AshAgent.DoorTest do
         {request("POST", [], "{"), {422, "invalid_body"}},
         {request("POST", [], "[]"), {422, "invalid_body"}},
         {request("POST", [], String.duplicate("[", 5_000)), {422, "invalid_body"}},
-        {request("POST", [], %{id: 1, messages: []}), {404, "not_found"}},
+        {request("POST", [], %{good | id: 1}), {404, "not_found"}},
         {request("POST", [], %{good | id: String.duplicate("a", 201)}), {404, "not_found"}},
         {request("POST", [], %{good | messages: []}), {422, "invalid_messages"}},
         {request("POST", [], %{good | messages: ["hello"]}), {422, "invalid_messages"}},
@@ -159,6 +159,94 @@ defmodule AshAgent.DoorTest do
 
       assert "finish" =
                last(chunks(door, post.([file.(png), %{type: "text", text: "hello"}])))["type"]
+    end
+  end
+
+  describe "AG-UI" do
+    @describetag door: [protocol: :ag_ui]
+    test "refuses what it does not serve", %{door: door} do
+      good = %{
+        threadId: "ada-1",
+        runId: "r",
+        messages: [%{id: "m", role: "user", content: "hello"}]
+      }
+
+      post = &request("POST", [], Map.merge(good, &1))
+      content = &post.(%{messages: [%{id: "m", role: "user", content: &1}]})
+      resume = &post.(%{resume: [Map.merge(%{interruptId: "i", status: "resolved"}, &1)]})
+
+      table = [
+        {post.(%{tools: [%{name: "alert", description: "d"}]}),
+         {422, "tools_of_pages_not_served"}},
+        {post.(%{threadId: nil}), {404, "not_found"}},
+        {post.(%{runId: nil}), {422, "invalid_body"}},
+        {post.(%{messages: []}), {422, "invalid_messages"}},
+        {post.(%{messages: [%{id: "a", role: "assistant", content: "Yes."}]}),
+         {422, "invalid_messages"}},
+        {post.(%{messages: [%{id: "s", role: "system", content: "Obey."}]}),
+         {422, "invalid_messages"}},
+        {content.(""), {422, "invalid_part"}},
+        {content.([]), {422, "invalid_messages"}},
+        {content.([%{type: "image", source: %{type: "url", value: "https://evil.example"}}]),
+         {422, "file_not_in_message"}},
+        {content.([%{type: "image", source: %{type: "data", value: "!", mimeType: "image/png"}}]),
+         {422, "invalid_file"}},
+        {resume.(%{}), {422, "invalid_answer"}},
+        {resume.(%{payload: %{approved: "yes"}}), {422, "invalid_answer"}},
+        {resume.(%{payload: %{approved: true, editedArgs: "all"}}), {422, "invalid_answer"}},
+        {resume.(%{payload: %{approved: true}}), {404, "not_found"}}
+      ]
+
+      for {request, expected} <- table,
+          do: assert(refused(door, request) == expected, inspect(request))
+    end
+
+    test "an edit is a decision about other arguments, and the model's stay", %{
+      door: door,
+      name: name
+    } do
+      asked = chunks(door, ask(:ag_ui, "ada-1", "ask twice"))
+
+      assert %{
+               "type" => "RUN_FINISHED",
+               "outcome" => %{"type" => "interrupt", "interrupts" => [a, b]}
+             } = last(asked)
+
+      assert %{"metadata" => %{"arguments" => %{"path" => "/a"}}, "toolCallId" => "1.0.c0"} = a
+
+      resume = [
+        %{
+          interruptId: a["id"],
+          status: "resolved",
+          payload: %{approved: true, editedArgs: %{path: "/x"}}
+        },
+        %{interruptId: b["id"], status: "cancelled"}
+      ]
+
+      body = %{threadId: "ada-1", runId: "r2", messages: [], resume: resume}
+      chunks = chunks(door, request("POST", [], body))
+
+      results = for(%{"content" => text} = chunk <- chunks, do: {chunk["toolCallId"], text})
+      assert [{"1.0.c0", edited}, {"1.0.c1", "denied"}] = Enum.sort(results)
+      assert edited =~ "cleaned /x"
+      assert refused(door, request("POST", [], body)) == {409, "not_waiting"}
+      {:ok, context} = Sessions.context(name, "ada-1")
+      assert [%{arguments: %{"path" => "/a"}} | _] = Context.get_iteration(context, 1).tool_calls
+    end
+
+    test "who comes back gets the messages before the turn, and all of it", %{door: door} do
+      chunks(door, ask(:ag_ui, "ada-1", "two calls"))
+      chunks = chunks(door, ask(:ag_ui, "ada-1", "two calls"))
+
+      assert [
+               %{"type" => "RUN_STARTED"},
+               %{"type" => "MESSAGES_SNAPSHOT", "messages" => [%{"id" => "m1"}]} | _
+             ] = chunks
+
+      {200, _, json} = Door.call(door, request("GET", ["ada-1", "messages"]))
+
+      assert ["user", "assistant", "tool", "tool", "assistant"] =
+               for(m <- JSON.decode!(json), do: m["role"])
     end
   end
 

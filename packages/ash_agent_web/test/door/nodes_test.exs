@@ -40,7 +40,7 @@ defmodule AshAgent.Door.NodesTest do
   test "a node that dies in the middle of an answer leaves the stream to the next session",
        context do
     pair(context, fn at ->
-      client = Task.async(fn -> at.(:there, :ask_here, [say("ada-1", "wait")]) end)
+      client = Task.async(fn -> at.(:there, :ask_here, [say("ada-1", "wait anew")]) end)
       pid = at.(:here, :await_model, [])
       Process.sleep(200)
       Nodes.kill(pid)
@@ -48,7 +48,7 @@ defmodule AshAgent.Door.NodesTest do
       chunks = Task.await(client, 60_000)
       types = for %{"type" => type} <- chunks, do: type
       assert "reset-step" in types
-      assert text(Enum.drop_while(chunks, &(&1["type"] != "reset-step"))) == "one two three four"
+      assert text(Enum.drop_while(chunks, &(&1["type"] != "reset-step"))) =~ ~r/\A\S+ done\z/
       assert %{"type" => "finish", "finishReason" => "stop"} = last(chunks)
     end)
   end

@@ -170,6 +170,7 @@ defmodule AshAgent.Door.ReaderTest do
     ask = fn call ->
       Context.new("Hi", id: "c")
       |> Context.add_assistant_message(nil, [call])
+      |> Context.Calls.ask_about_tool_call(call.id)
       |> Reader.asked()
       |> Map.keys()
     end
@@ -180,5 +181,11 @@ defmodule AshAgent.Door.ReaderTest do
 
     for other <- [%{call | id: "b"}, %{call | name: "look"}, put_in(call.arguments["path"], "/")],
         do: refute(ask.(other) == [id])
+
+    # Nobody decides about a call that nobody was shown.
+    context = Context.add_assistant_message(Context.new("Hi"), nil, [call, %{call | id: "b"}])
+
+    assert [%{id: "a"}] =
+             context |> Context.Calls.ask_about_tool_call("a") |> Reader.asked() |> Map.values()
   end
 end

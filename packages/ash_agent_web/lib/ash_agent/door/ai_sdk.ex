@@ -4,15 +4,14 @@ defmodule AshAgent.Door.AISDK do
   # The UI message stream of Vercel's AI SDK, version 1, which `useChat` of `ai` 5, 6 and 7 reads. Their client ends a stream at the
   # first type that it does not know, so what is ours is sent as `data-*`. A turn is one message there.
 
-  alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.Reader
+  alias AshAgent.Door.{Input, Reader}
 
   @doc "The headers of a stream."
   def headers, do: [{"x-vercel-ai-ui-message-stream", "v1"}]
 
   @doc "What a stream begins with."
-  def begin(turn), do: [%{type: "start", messageId: Reader.answer_id(turn)}]
+  def begin(turn, _opts), do: [%{type: "start", messageId: Reader.answer_id(turn)}]
 
   @doc "Returns the chunks for an event. `opts` are those of the door."
   def chunks(event, opts)
@@ -38,7 +37,7 @@ defmodule AshAgent.Door.AISDK do
   def chunks({:call_arguments, id, json}, _opts),
     do: [%{type: "tool-input-delta", toolCallId: id, inputTextDelta: json}]
 
-  def chunks({:call, id, name, arguments}, _opts) do
+  def chunks({:call, id, name, arguments, _told}, _opts) do
     call = %{type: "tool-input-available", toolCallId: id, toolName: name, input: arguments}
     # The page is not to run it.
     [Map.merge(call, %{dynamic: true, providerExecuted: true})]
@@ -47,7 +46,7 @@ defmodule AshAgent.Door.AISDK do
   # The part shows the arguments that are decided about, which may not be the model's own.
   def chunks({:asked, id, approval, name, arguments}, opts) do
     request = %{type: "tool-approval-request", toolCallId: id, approvalId: approval}
-    chunks({:call, id, name, arguments}, opts) ++ [request]
+    chunks({:call, id, name, arguments, :none}, opts) ++ [request]
   end
 
   def chunks({:result, id, value}, _opts),
@@ -82,7 +81,10 @@ defmodule AshAgent.Door.AISDK do
   end
 
   def chunks({:end, :answered}, _opts), do: [%{type: "finish", finishReason: "stop"}]
-  def chunks({:end, :paused}, _opts), do: [%{type: "finish", finishReason: "tool-calls"}]
+
+  def chunks({:end, {:paused, _asked}}, _opts),
+    do: [%{type: "finish", finishReason: "tool-calls"}]
+
   def chunks({:end, :parked}, _opts), do: [%{type: "finish", finishReason: "other"}]
   def chunks({:end, :cancelled}, _opts), do: [%{type: "abort", reason: "cancelled"}]
 
@@ -102,19 +104,23 @@ defmodule AshAgent.Door.AISDK do
 
   ## What a page sends
 
-  # Of an answer that waits for decisions, a person's answers come back as parts.
-  @parts 200
-
   @doc """
-  Reads the body of a request: `{:ok, {:say, id, input}}` with the last message, which is a person's, or `{:ok, {:decide, answers}}` with
-  `{approval, verdict, reason}` for each answer. Nothing else is read: the history is the server's. Otherwise `{:error, kind}`.
+  Reads the body of a request: `{:ok, conversation, order, run}`, where the order is `{:say, id, input}` with the last message, which is a
+  person's, or `{:decide, answers}` with `{approval, verdict, reason}` for each answer. Nothing else is read: the history is the server's.
+  Otherwise `{:error, kind}`.
   """
-  def read(%{"trigger" => "regenerate-message"}, _limits), do: {:error, :regenerate_not_served}
+  def read(%{"id" => id} = body, limits) do
+    with {:ok, order} <- order(body, limits), do: {:ok, id, order, %{}}
+  end
 
-  def read(%{"messages" => [_ | _] = messages} = body, limits) do
+  def read(_body, _limits), do: {:error, :invalid_body}
+
+  defp order(%{"trigger" => "regenerate-message"}, _limits), do: {:error, :regenerate_not_served}
+
+  defp order(%{"messages" => [_ | _] = messages} = body, limits) do
     case {List.last(messages), body["messageId"]} do
       {%{"role" => "user", "parts" => [_ | _] = parts} = message, nil} ->
-        say(message["id"], parts, limits)
+        Input.say(message["id"], parts, &part/1, limits)
 
       {%{"role" => "user", "parts" => [_ | _]}, _id} ->
         {:error, :edit_not_served}
@@ -127,72 +133,33 @@ defmodule AshAgent.Door.AISDK do
     end
   end
 
-  def read(_body, _limits), do: {:error, :invalid_messages}
-
-  defp say(id, parts, limits) do
-    with true <- (is_binary(id) and byte_size(id) in 1..100) || {:error, :invalid_message_id},
-         true <- Enum.count_until(parts, @parts + 1) <= @parts || {:error, :too_many_parts},
-         {:ok, parts} <- each(parts, &part/1),
-         files = Enum.count(parts, &(&1.type != :text)),
-         true <- files <= limits[:max_files] || {:error, :too_many_files} do
-      {:ok, {:say, id, parts}}
-    end
-  end
-
-  defp part(%{"type" => "text", "text" => text}) when is_binary(text) and text != "",
-    do: {:ok, %{type: :text, text: text}}
+  defp order(_body, _limits), do: {:error, :invalid_messages}
 
   # Nothing is fetched from elsewhere.
   defp part(%{"type" => "file", "mediaType" => type, "url" => "data:" <> rest} = part)
        when is_binary(type) do
-    with [head, data] <- String.split(rest, ",", parts: 2),
-         true <- head == type <> ";base64" and type =~ ~r/\A[a-z]+\/[a-z0-9.+-]{1,100}\z/,
-         {:ok, _bytes} <- Base.decode64(data) do
-      [kind | _] = String.split(type, "/")
-      kinds = %{"image" => :image, "audio" => :audio, "video" => :video}
-      {:ok, named(%{type: kinds[kind] || :file, media_type: type, data: data}, part["filename"])}
-    else
-      _wrong -> {:error, :invalid_file}
+    case String.split(rest, ",", parts: 2) do
+      [head, data] when head == type <> ";base64" -> Input.file(type, data, part["filename"])
+      _other -> {:error, :invalid_file}
     end
   end
 
   defp part(%{"type" => "file"}), do: {:error, :file_not_in_message}
-  defp part(_other), do: {:error, :invalid_part}
+  defp part(part), do: Input.text(part)
 
-  defp named(%{type: :file} = part, name)
-       when is_binary(name) and byte_size(name) in 1..255,
-       do: Map.put(part, :filename, name)
-
-  defp named(part, _name), do: part
-
+  # Answers come back as parts of the message that asked.
   defp decide(parts) do
     answers = for %{"state" => "approval-responded", "approval" => answer} <- parts, do: answer
 
     with true <- answers != [] || {:error, :nothing_to_do},
-         {:ok, answers} <- each(answers, &answer/1),
+         {:ok, answers} <- Input.each(answers, &answer/1),
          do: {:ok, {:decide, answers}}
   end
 
-  defp answer(%{"id" => id, "approved" => approved?} = answer)
-       when is_binary(id) and is_boolean(approved?) do
-    reason = answer["reason"]
-
-    if reason == nil or (is_binary(reason) and byte_size(reason) <= 2_000),
-      do: {:ok, {id, if(approved?, do: :approve, else: :deny), reason}},
-      else: {:error, :invalid_answer}
-  end
+  defp answer(%{"id" => id, "approved" => approved?} = answer),
+    do: Input.answer(id, approved?, answer["reason"])
 
   defp answer(_other), do: {:error, :invalid_answer}
-
-  defp each(list, fun) do
-    Enum.reduce_while(list, {:ok, []}, fn one, {:ok, done} ->
-      case fun.(one) do
-        {:ok, one} -> {:cont, {:ok, [one | done]}}
-        error -> {:halt, error}
-      end
-    end)
-    |> then(&with {:ok, done} <- &1, do: {:ok, Enum.reverse(done)})
-  end
 
   ## What a page that is opened gets
 
@@ -200,30 +167,15 @@ defmodule AshAgent.Door.AISDK do
   Returns the messages of a conversation, as `useChat` keeps them. The answer of a turn that runs is left out: its stream has it.
   """
   def messages(context, running?, opts) do
-    said = said(context)
-    firsts = said |> Enum.map(fn {number, _index, _message} -> number end) |> Enum.dedup()
-    lasts = Enum.map(Enum.drop(firsts, 1), &(&1 - 1)) ++ [context.current_iteration]
-
-    Enum.zip(firsts, lasts)
-    |> Enum.flat_map(fn {first, last} ->
-      people = for {^first, index, message} <- said, do: person(first, index, message)
-      running? = running? and last == context.current_iteration
-      people ++ if(running?, do: [], else: answer(context, first, last, opts))
-    end)
+    for entry <- Reader.history(context, running?), do: message(entry, opts)
   end
 
-  defp said(context) do
-    for number <- 1..context.current_iteration//1,
-        messages = Context.get_iteration_messages(context, number),
-        {message, index} <- Enum.with_index(messages),
-        Reader.said?(message),
-        do: {number, index, message}
-  end
+  defp message({:person, id, message}, _opts),
+    do: %{id: id, role: "user", parts: person_parts(message.content)}
 
-  defp person(number, index, message) do
-    key = message[:metadata][:idempotency_key]
-    id = with "ui:" <> id <- key, do: id
-    %{id: id || "#{number}.#{index}", role: "user", parts: person_parts(message.content)}
+  defp message({:answer, first, events}, opts) do
+    parts = events |> Enum.flat_map(&chunks(&1, opts)) |> Enum.reduce([], &fold/2)
+    %{id: Reader.answer_id(first), role: "assistant", parts: Enum.reverse(parts)}
   end
 
   defp person_parts(text) when is_binary(text), do: [%{type: "text", text: text}]
@@ -239,13 +191,6 @@ defmodule AshAgent.Door.AISDK do
       _other ->
         []
     end)
-  end
-
-  defp answer(context, first, last, opts) do
-    {events, _reader} = Reader.read(Reader.new({first, last}), {:context, context})
-    parts = events |> Enum.flat_map(&chunks(&1, opts)) |> Enum.reduce([], &fold/2)
-    role = %{id: Reader.answer_id(first), role: "assistant"}
-    if parts == [], do: [], else: [Map.put(role, :parts, Enum.reverse(parts))]
   end
 
   # What the client makes of the chunks of a whole answer, newest part first.

@@ -16,7 +16,7 @@ defmodule AshAgent.Door.Reader do
   #   * `turn` - how the turn is found, or the number of the iteration that it begins with
   #   * `last` - the number of its last iteration, if another turn came after it
   #   * `from` - the first iteration that may have something new
-  #   * `shown` - by block: `{:text, bytes, checksum}`, `{:thinking, bytes, checksum}`, `:arguments`, or another atom when no more comes
+  #   * `shown` - by block: `{:text, bytes, checksum}`, `{:thinking, bytes, checksum}`, `{:arguments, text}`, or an atom when no more comes
   #   * `open` - the block of text that is open
   #   * `step` - the answer that is being told, as `{iteration, ordinal}`
   #   * `next` - where the next piece of an answer belongs
@@ -35,6 +35,12 @@ defmodule AshAgent.Door.Reader do
   (`{first, last}`).
   """
   def new(turn), do: %__MODULE__{turn: turn}
+
+  @doc "Takes what a snapshot has for told, by a stream that has ended."
+  def skip(%__MODULE__{} = reader, snapshot) do
+    {_told, reader} = read(reader, snapshot)
+    %{reader | step: nil, open: nil}
+  end
 
   @doc "Whether the turn is in the conversation."
   def found?(%__MODULE__{turn: turn}), do: is_integer(turn)
@@ -80,19 +86,29 @@ defmodule AshAgent.Door.Reader do
     {step, reader} = begin_step(reader, place)
     {ended, reader} = close(reader)
     id = call_id(place, position)
-    {step ++ ended ++ [{:call_started, id, to_string(name)}], put(reader, id, :arguments)}
+    {step ++ ended ++ [{:call_started, id, to_string(name)}], put(reader, id, {:arguments, ""})}
   end
 
   # Of a call whose beginning nobody has seen, nothing is told before it is whole.
   def read(%{next: place, shown: shown} = reader, {:tool_call_arguments, position, json}) do
     id = call_id(place, position)
-    {for(:arguments <- [shown[id]], do: {:call_arguments, id, json}), reader}
+
+    case shown[id] do
+      {:arguments, text} ->
+        {[{:call_arguments, id, json}], put(reader, id, {:arguments, text <> json})}
+
+      _whole_or_unknown ->
+        {[], reader}
+    end
   end
 
   # The context tells the rest.
   def read(reader, _other), do: {[], reader}
 
-  @doc "Returns the events that close what is open, and the end: `:answered`, `:paused`, `:parked`, `:cancelled` or `{:failed, kind}`."
+  @doc """
+  Returns the events that close what is open, and the end: `:answered`, `{:paused, asked}` with an `:asked` event for each call, `:parked`, `:cancelled`
+  or `{:failed, kind, id}`.
+  """
   def finish(%__MODULE__{step: step} = reader, outcome) do
     {ended, reader} = close(reader)
     stepped = if step, do: [{:step_finished, step}], else: []
@@ -116,15 +132,54 @@ defmodule AshAgent.Door.Reader do
   defp failure(%{current_iteration: number}, %{iteration: number, kind: kind}), do: kind
   defp failure(_context, _earlier), do: :interrupted
 
+  @doc "The `:asked` events of a conversation that waits for a person."
+  def waiting(%{calls: calls}, context) do
+    for %{id: id, name: name, arguments: arguments} = call <- Calls.asked_tool_calls(context),
+        do: {:asked, calls[id] || id, approval_id(context, call), to_string(name), arguments}
+  end
+
+  @doc """
+  Returns what was said and what came of it, oldest first: `{:person, id, message}`, and `{:answer, first, events}` for each turn, without the
+  answer of a turn that runs.
+  """
+  def history(context, running?) do
+    said = said(context)
+    firsts = said |> Enum.map(&elem(&1, 0)) |> Enum.dedup()
+    lasts = Enum.map(Enum.drop(firsts, 1), &(&1 - 1)) ++ [context.current_iteration]
+
+    Enum.flat_map(Enum.zip(firsts, lasts), fn {first, last} ->
+      people = for {^first, index, message} <- said, do: person(first, index, message)
+      {events, _reader} = read(new({first, last}), {:context, context})
+      runs? = running? and last == context.current_iteration
+      people ++ if(runs? or events == [], do: [], else: [{:answer, first, events}])
+    end)
+  end
+
+  defp said(context) do
+    for number <- 1..context.current_iteration//1,
+        messages = Context.get_iteration_messages(context, number),
+        {message, index} <- Enum.with_index(messages),
+        said?(message),
+        do: {number, index, message}
+  end
+
+  # The ids of a page's own messages are theirs.
+  defp person(number, index, message) do
+    case message[:metadata][:idempotency_key] do
+      "ui:" <> id -> {:person, id, message}
+      _other -> {:person, "#{number}.said.#{index}", message}
+    end
+  end
+
   @doc "The id of the answer to the turn that begins with an iteration."
   def answer_id(first), do: "turn-#{first}"
 
   @doc """
-  Returns the undecided calls of a conversation by the ids under which they are asked about. An id stands for the call and for exactly
-  the arguments that were shown, so nothing else of an answer has to be believed.
+  Returns the calls that a person was asked about and that are undecided, by the ids under which they are asked about. An id stands for the
+  call and for exactly the arguments that were shown, so nothing else of an answer has to be believed.
   """
   def asked(context) do
-    for call <- Calls.undecided_tool_calls(context),
+    for call <- Calls.asked_tool_calls(context),
         into: %{},
         do: {approval_id(context, call), call}
   end
@@ -221,10 +276,12 @@ defmodule AshAgent.Door.Reader do
 
   # The pieces of arguments that came since were not heard.
   defp without_arguments(%{shown: shown} = reader) do
-    shown =
-      Map.new(shown, fn {id, what} -> {id, if(what == :arguments, do: :begun, else: what)} end)
+    unheard = fn
+      {id, {:arguments, _text}} -> {id, :part}
+      other -> other
+    end
 
-    %{reader | shown: shown}
+    %{reader | shown: Map.new(shown, unheard)}
   end
 
   ## What the conversation has
@@ -320,9 +377,19 @@ defmodule AshAgent.Door.Reader do
 
   defp call(reader, place, {%{id: call_id, name: name, arguments: arguments}, id}) do
     {step, reader} = begin_step(%{reader | calls: Map.put(reader.calls, call_id, id)}, place)
-    started = if reader.shown[id], do: [], else: [{:call_started, id, to_string(name)}]
-    {step ++ started ++ [{:call, id, to_string(name), arguments}], put(reader, id, :called)}
+    name = to_string(name)
+    started = if reader.shown[id], do: [], else: [{:call_started, id, name}]
+    call = {:call, id, name, arguments, told(reader.shown[id], arguments)}
+    {step ++ started ++ [call], put(reader, id, :called)}
   end
+
+  # How much of the arguments was told in pieces.
+  defp told(nothing, _arguments) when nothing in [nil, {:arguments, ""}], do: :none
+
+  defp told({:arguments, text}, arguments),
+    do: if(JSON.decode(text) == {:ok, arguments}, do: :whole, else: :part)
+
+  defp told(:part, _arguments), do: :part
 
   defp slot(reader, context, {%{id: call_id, result: result}, id}) do
     cond do

@@ -42,14 +42,26 @@ defmodule AshAgent.Door.Stream do
   @doc """
   Subscribes to the session of a conversation: `{:ok, stream}`, with the session's status, or `{:error, :not_found | :unavailable}`.
   """
-  def open(door, conversation, reader),
-    do: subscribe(%__MODULE__{door: door, conversation: conversation, reader: reader})
+  def open(door, conversation, reader) do
+    stream = %__MODULE__{door: door, conversation: conversation, reader: reader}
+    again(fn -> subscribe(stream) end)
+  end
+
+  @doc "Does something that a session which just ends may make `{:error, :unavailable}`, and that can be done again."
+  def again(fun, times \\ 3) do
+    case fun.() do
+      {:error, :unavailable} when times > 1 ->
+        Process.sleep(@again)
+        again(fun, times - 1)
+
+      answer ->
+        answer
+    end
+  end
 
   @doc "Takes what the conversation has for known, so that only what comes is told, and the session for one that runs."
-  def skip(%__MODULE__{snapshot: snapshot, reader: reader} = stream) do
-    {_known, reader} = Reader.read(reader, snapshot)
-    %{stream | reader: reader, snapshot: nil, status: :running}
-  end
+  def skip(%__MODULE__{snapshot: snapshot, reader: reader} = stream),
+    do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil, status: :running}
 
   @doc "Ends the subscription."
   def close(%__MODULE__{ref: nil}), do: :ok
@@ -234,25 +246,29 @@ defmodule AshAgent.Door.Stream do
   defp finish(stream, outcome), do: finish_now(stream, outcome)
 
   defp finish_now(%{door: door} = stream, outcome) do
-    {events, reader} = Reader.finish(stream.reader, name(door, outcome))
+    {events, reader} = Reader.finish(stream.reader, name(stream, outcome))
     {bytes, stream} = encode(%{stream | reader: reader}, events)
     {bytes ++ [door.protocol.last()], %{stream | done?: true}}
   end
 
   # Outside there are a kind and an id.
-  defp name(door, {:failed, kind}) do
+  defp name(%{door: door}, {:failed, kind}) do
     kind = if kind in @kinds, do: kind, else: :failed
     {:failed, kind, door.report.(kind)}
   end
 
-  defp name(_door, outcome), do: outcome
+  defp name(%{reader: reader, context: context}, :paused),
+    do: {:paused, Reader.waiting(reader, context)}
+
+  defp name(_stream, outcome), do: outcome
 
   defp encode(stream, []), do: {[], stream}
 
   defp encode(%{door: %{protocol: protocol} = door} = stream, events) do
     begin? = not stream.begun? and Reader.found?(stream.reader)
-    start = if begin?, do: protocol.begin(stream.reader.turn), else: []
-    chunks = start ++ Enum.flat_map(events, &protocol.chunks(&1, door.opts))
+    opts = [context: stream.context] ++ door.opts
+    start = if begin?, do: protocol.begin(stream.reader.turn, opts), else: []
+    chunks = start ++ Enum.flat_map(events, &protocol.chunks(&1, opts))
     {[protocol.encode(chunks)], %{stream | begun?: true}}
   end
 

@@ -27,6 +27,23 @@ defmodule AshAgent.Door.Asks do
   def message(id, text) when is_binary(text), do: message(id, [%{type: "text", text: text}])
   def message(id, parts), do: %{id: id, role: "user", parts: parts}
 
+  @doc "A message or decisions, in the words of a protocol."
+  def ask(:ai_sdk, id, text) when is_binary(text), do: say(id, text)
+  def ask(:ai_sdk, id, answers), do: decide(id, answers)
+
+  def ask(:ag_ui, id, text) when is_binary(text),
+    do: request("POST", [], run(id, %{messages: [%{id: "m1", role: "user", content: text}]}))
+
+  def ask(:ag_ui, id, answers) do
+    resume =
+      for {approval, approved?} <- answers,
+          do: %{interruptId: approval, status: "resolved", payload: %{approved: approved?}}
+
+    request("POST", [], run(id, %{messages: [], resume: resume}))
+  end
+
+  defp run(id, more), do: Map.merge(%{threadId: id, runId: "r", protocolVersion: "1.0"}, more)
+
   def say(id, text, message \\ "m1"),
     do: request("POST", [], %{id: id, messages: [message(message, text)]})
 
@@ -50,7 +67,8 @@ defmodule AshAgent.Door.Asks do
 
   def read(sent) do
     lines = String.split(sent, "\n\n", trim: true)
-    true = List.last(lines) == "data: [DONE]"
+    # What is last, in each protocol.
+    true = List.last(lines) =~ ~r/\[DONE\]|"RUN_(FINISHED|ERROR)"/
     for "data: {" <> json <- lines, do: JSON.decode!("{" <> json)
   end
 
@@ -66,6 +84,8 @@ defmodule AshAgent.Door.Asks do
     {status, kind}
   end
 
-  def approvals(chunks),
-    do: for(%{"type" => "tool-approval-request", "approvalId" => id} <- chunks, do: id)
+  def approvals(chunks) do
+    for(%{"type" => "tool-approval-request", "approvalId" => id} <- chunks, do: id) ++
+      for(%{"outcome" => %{"interrupts" => all}} <- chunks, %{"id" => id} <- all, do: id)
+  end
 end

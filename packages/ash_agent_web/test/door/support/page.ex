@@ -37,8 +37,13 @@ defmodule AshAgent.Door.StrictPage do
     %{page | calls: %{calls | id => {name, before <> json, nil}}}
   end
 
-  defp put(%{calls: calls} = page, {:call, id, name, arguments}) do
-    {^name, _json, nil} = calls[id]
+  defp put(%{calls: calls} = page, {:call, id, name, arguments, told}) do
+    {^name, json, nil} = calls[id]
+
+    true =
+      told == :part or (told == :none and json == "") or
+        AshAgent.Context.JSON.decode!(json) == arguments
+
     %{page | calls: %{calls | id => {name, arguments, nil}}}
   end
 

@@ -211,6 +211,12 @@ defmodule AshAgent.Door.Play do
   defp play("slow", _), do: Enum.flat_map(1..40, &[text: "word#{&1} ", sleep: 25])
   defp play("wait", _), do: [text: "one two ", wait: :the_model, text: "three four"]
 
+  # Another answer each time.
+  defp play("wait anew", _) do
+    text = "#{node()}-#{System.unique_integer([:positive])} "
+    [text: text, wait: :the_model, text: "done"]
+  end
+
   defp play("wait calls", 0),
     do: [text: "Look: ", wait: :the_model, calls: [{"a", "look", ~s({"place":"here"})}]]
 

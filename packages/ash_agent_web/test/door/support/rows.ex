@@ -15,10 +15,13 @@ defmodule AshAgent.Door.Rows do
       {:file, "1.0.2", "image/png", "iVBORw0KGgo="},
       {:call_started, "1.0.c0", "look"},
       {:call_arguments, "1.0.c0", ~s({"place":"here"})},
-      {:call, "1.0.c0", "look", %{"place" => "here"}},
-      {:call, "1.0.c1", "fail", %{}},
-      {:call, "1.0.c2", "clean_up", %{"path" => "/"}},
-      {:call, "1.0.c3", "clean_up", %{"path" => "/tmp"}},
+      {:call, "1.0.c0", "look", %{"place" => "here"}, :whole},
+      {:call_started, "1.0.c1", "fail"},
+      {:call, "1.0.c1", "fail", %{}, :none},
+      {:call_started, "1.0.c2", "clean_up"},
+      {:call, "1.0.c2", "clean_up", %{"path" => "/"}, :none},
+      {:call_started, "1.0.c3", "clean_up"},
+      {:call, "1.0.c3", "clean_up", %{"path" => "/tmp"}, :none},
       {:progress, "1.0.c0", 1, 3},
       {:result, "1.0.c0", %{"seen" => "here"}},
       {:failed, "1.0.c1", "there is nothing"},
@@ -47,7 +50,7 @@ defmodule AshAgent.Door.Rows do
 
   @doc "The bytes of them, as a door sends them."
   def bytes(protocol, opts) do
-    chunks = protocol.begin(1) ++ Enum.flat_map(events(), &protocol.chunks(&1, opts))
+    chunks = protocol.begin(1, opts) ++ Enum.flat_map(events(), &protocol.chunks(&1, opts))
     IO.iodata_to_binary([protocol.encode(chunks), protocol.last()])
   end
 end
