@@ -21,6 +21,8 @@ defmodule AshAgent.Door do
              "what a message does that comes while a turn runs: status 409, or it goes into that turn."},
             {:max_bytes, :pos_integer, [default: 4_000_000], "how long a body may be."},
             {:max_files, :non_neg_integer, [default: 10], "how many files a message may have."},
+            {:max_turns, :pos_integer, [default: 100],
+             "how many turns a page gets that asks for the messages, the last ones."},
             {:heartbeat, :pos_integer, [type_doc: "milliseconds", default: 15_000],
              "a stream without news gets a comment after that time, so that nobody between takes it for dead."},
             {:patience, :pos_integer, [type_doc: "milliseconds", default: 60_000],
@@ -338,14 +340,15 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp say(%{door: door} = stream, key, input, identity, :running) do
-    asked =
-      if door.opts[:when_running] == :steer,
-        do:
-          attempt(fn -> Sessions.steer(door.sessions, identity.conversation, input, key: key) end),
-        else: {:error, :busy}
+  defp say(%{door: door} = stream, key, input, %{conversation: id} = identity, :running) do
+    steer = fn -> Sessions.steer(door.sessions, id, input, key: key) end
 
-    if asked == :ok, do: {:ok, stream}, else: failure(asked)
+    case if(door.opts[:when_running] == :steer, do: attempt(steer), else: {:error, :busy}) do
+      :ok -> {:ok, stream}
+      # The turn has just ended.
+      {:error, :idle} -> say(stream, key, input, identity, :idle)
+      error -> failure(error)
+    end
   end
 
   defp say(_stream, _key, _input, _identity, {:paused, _calls}), do: {:error, :paused}

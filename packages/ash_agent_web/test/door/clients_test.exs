@@ -43,7 +43,11 @@ defmodule AshAgent.Door.ClientsTest do
 
   defp rows(opts) do
     run = %{thread: "rows", run: "r1", version: "1.0"}
-    Rows.bytes(@protocols[opts[:protocol]], opts ++ [run: run, context: Context.new("Hi")])
+
+    Rows.bytes(
+      @protocols[opts[:protocol]],
+      opts ++ [run: run, context: Context.new("Hi"), max_turns: 100]
+    )
   end
 
   # Ids of errors and of runs are drawn, and how pieces are put together depends on who was quicker.

@@ -375,5 +375,12 @@ defmodule AshAgent.DoorTest do
 
       assert {204, _, ""} = Door.call(door, request("GET", ["ada-1", "stream"]))
     end
+
+    @tag door: [max_turns: 2]
+    test "as many as a page may have", %{door: door} do
+      for n <- 1..4, do: chunks(door, say("ada-1", "hello", "m#{n}"))
+      {200, _, json} = Door.call(door, request("GET", ["ada-1", "messages"]))
+      assert ["m3", "turn-3", "m4", "turn-4"] = for(m <- JSON.decode!(json), do: m["id"])
+    end
   end
 end

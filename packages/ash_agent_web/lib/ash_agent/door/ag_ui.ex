@@ -212,7 +212,7 @@ defmodule AshAgent.Door.AGUI do
 
   @doc "Returns the messages of a conversation. Those of a turn that runs are left out: its stream has them."
   def messages(context, running?, opts) do
-    Enum.flat_map(Reader.history(context, running?), fn
+    Enum.flat_map(Reader.history(context, running?, opts[:max_turns]), fn
       {:person, id, message} ->
         [%{id: id, role: "user", content: Reader.text(message.content)}]
 

@@ -167,7 +167,7 @@ defmodule AshAgent.Door.AISDK do
   Returns the messages of a conversation, as `useChat` keeps them. The answer of a turn that runs is left out: its stream has it.
   """
   def messages(context, running?, opts) do
-    for entry <- Reader.history(context, running?), do: message(entry, opts)
+    for entry <- Reader.history(context, running?, opts[:max_turns]), do: message(entry, opts)
   end
 
   defp message({:person, id, message}, _opts),

@@ -139,15 +139,18 @@ defmodule AshAgent.Door.Reader do
   end
 
   @doc """
-  Returns what was said and what came of it, oldest first: `{:person, id, message}`, and `{:answer, first, events}` for each turn, without the
-  answer of a turn that runs.
+  Returns what was said and what came of it in the last turns, oldest first: `{:person, id, message}`, and `{:answer, first, events}` for each
+  turn, without the answer of a turn that runs.
   """
-  def history(context, running?) do
+  def history(context, running?, turns) do
     said = said(context)
     firsts = said |> Enum.map(&elem(&1, 0)) |> Enum.dedup()
     lasts = Enum.map(Enum.drop(firsts, 1), &(&1 - 1)) ++ [context.current_iteration]
 
-    Enum.flat_map(Enum.zip(firsts, lasts), fn {first, last} ->
+    firsts
+    |> Enum.zip(lasts)
+    |> Enum.take(-turns)
+    |> Enum.flat_map(fn {first, last} ->
       people = for {^first, index, message} <- said, do: person(first, index, message)
       {events, _reader} = read(new({first, last}), {:context, context})
       runs? = running? and last == context.current_iteration
