@@ -68,6 +68,7 @@ defmodule AshAgent do
 
   | to | use |
   |---|---|
+  | serve conversations to `useChat` and other front ends | `AshAgent.Door`, `AshAgent.Door.Plug` |
   | have a chat in the browser | `AshAgent.Web`, `AshAgent.Web.Transcript` |
   | show Markdown of a model as safe HTML | `AshAgent.Web.Markdown` |
   """

@@ -16,6 +16,7 @@ defmodule AshAgentWeb.MixProject do
       deps_path: "../../deps",
       lockfile: "../../mix.lock",
       elixirc_paths: elixirc_paths(Mix.env()),
+      test_paths: if(whole?(), do: ["test"], else: ["test/door"]),
       start_permanent: Mix.env() == :prod,
       prune_code_paths: Mix.env() != :integration,
       deps: deps(),
@@ -28,11 +29,22 @@ defmodule AshAgentWeb.MixProject do
 
   def application, do: [extra_applications: [:logger] ++ libraries()]
 
-  defp elixirc_paths(env) when env in [:test, :integration], do: ["lib", "test/support"]
-  defp elixirc_paths(_env), do: ["lib"]
+  # Doors need neither Phoenix nor Ash. In a checkout where Hex is missing, and no application has these, they are all there is.
+  defp whole?, do: Code.ensure_loaded?(Hex) or Mix.env() not in [:dev, :test]
+
+  @door ["lib/ash_agent/door.ex", "lib/ash_agent/door"]
+
+  defp elixirc_paths(env) do
+    cond do
+      not whole?() and env == :test -> @door ++ ["test/door/support"]
+      not whole?() -> @door
+      env in [:test, :integration] -> ["lib", "test/support", "test/door/support"]
+      true -> ["lib"]
+    end
+  end
 
   # Where Hex is missing, Phoenix comes from the application that bin/integration is given.
-  @libraries [:phoenix, :phoenix_html, :phoenix_live_view]
+  @libraries [:phoenix, :phoenix_html, :phoenix_live_view, :plug]
 
   defp libraries do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
@@ -40,7 +52,12 @@ defmodule AshAgentWeb.MixProject do
   end
 
   defp deps do
-    [{:ash_agent_resources, "~> 0.1", resources()}] ++
+    below =
+      if whole?(),
+        do: {:ash_agent_resources, "~> 0.1", folder("ash_agent_resources")},
+        else: {:ash_agent_runtime, "~> 0.1", folder("ash_agent_runtime")}
+
+    [below] ++
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
           {:phoenix_live_view, "~> 1.0"},
@@ -54,21 +71,21 @@ defmodule AshAgentWeb.MixProject do
   end
 
   # See mix.exs of ash_agent_runtime.
-  defp resources do
-    if File.exists?(Path.expand("../ash_agent_resources/mix.exs", __DIR__)),
-      do: [path: "../ash_agent_resources", hex: false, env: Mix.env()],
+  defp folder(app) do
+    if File.exists?(Path.expand("../#{app}/mix.exs", __DIR__)),
+      do: [path: "../#{app}", hex: false, env: Mix.env()],
       else: []
   end
 
   defp description do
-    "A page of Phoenix LiveView and its components for conversations with an agent: transcript, approvals, questions, files and traces."
+    "Front ends for conversations with an agent: a page of Phoenix LiveView and its components, and the protocol of the AI SDK's useChat."
   end
 
   defp package do
     [
       licenses: ["Apache-2.0"],
       links: links(),
-      files: ~w(lib mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md)
+      files: ~w(lib guides mix.exs .formatter.exs README.md CHANGELOG.md LICENSE usage-rules.md)
     ]
   end
 
@@ -96,7 +113,7 @@ defmodule AshAgentWeb.MixProject do
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
-      extras: ~w(README.md CHANGELOG.md LICENSE),
+      extras: ~w(README.md guides/react.md CHANGELOG.md LICENSE),
       groups_for_extras: ["The project": ~r"(CHANGELOG|LICENSE)"]
     ]
   end

@@ -1,0 +1,480 @@
+defmodule AshAgent.Door do
+  @schema AshAgent.Options.schema([
+            {:sessions, :atom, [required: true],
+             "the name of an `AshAgent.Sessions`, on this node. The conversations' sessions may be on others."},
+            {:identify, {:fun, 1}, [required: true], "who asks, see above."},
+            {:protocol, {:in, [:ai_sdk, :ag_ui]},
+             [type_doc: "`:ai_sdk` or `:ag_ui`", default: :ai_sdk],
+             "what pages speak: the UI message stream of the AI SDK, version 1, or AG-UI 1.0."},
+            {:origins, {:list, :string}, [default: []],
+             "the origins of the pages that may ask, such as `\"https://app.example.com\"`. A request that names another one is refused."},
+            {:hosts, {:list, :string}, [default: []],
+             "the values of the header `host` that are answered, besides the hosts of `:origins`: another name that leads here is a page of " <>
+               "somebody else."},
+            {:cookies, :boolean, [default: true],
+             "whether the identity comes with cookies: then each request that changes something needs an origin. Without cookies, " <>
+               "programs that are no browsers may leave it out."},
+            {:ai, {:in, [5, 6, 7]}, [type_doc: "`5`, `6` or `7`", default: 6],
+             "the major version of the page's `ai`."},
+            {:when_running, {:in, [:refuse, :steer]},
+             [type_doc: "`:refuse` or `:steer`", default: :refuse],
+             "what a message does that comes while a turn runs: status 409, or it goes into that turn."},
+            {:max_bytes, :pos_integer, [default: 4_000_000], "how long a body may be."},
+            {:max_files, :non_neg_integer, [default: 10], "how many files a message may have."},
+            {:max_turns, :pos_integer, [default: 100],
+             "how many turns a page gets that asks for the messages, the last ones."},
+            {:heartbeat, :pos_integer, [type_doc: "milliseconds", default: 15_000],
+             "a stream without news gets a comment after that time, so that nobody between takes it for dead."},
+            {:patience, :pos_integer, [type_doc: "milliseconds", default: 60_000],
+             "how long a stream waits for a session whose node died. Longer than the `:lease` of sessions."}
+          ])
+
+  @moduledoc """
+  Serves conversations to front ends that others have written, over HTTP.
+
+      door = AshAgent.Door.new(sessions: MyApp.Sessions, identify: &MyApp.identify/1, origins: ["https://app.example.com"])
+      {status, headers, body} = AshAgent.Door.call(door, %{method: "POST", path: [], headers: headers, body: json})
+
+  A door is a function from a request to a response. `AshAgent.Door.Plug` has it in a router of Phoenix or Plug, and `AshAgent.Door.Server` on
+  loopback. It speaks the UI message stream of Vercel's AI SDK, so a page with `useChat` works with the path of the door as its `api`, or
+  AG-UI, for `HttpAgent` and CopilotKit.
+
+  | request | does |
+  |---|---|
+  | `POST /` | says the last message of the body, or decides about calls, and streams what comes of it |
+  | `GET /ID/stream` | streams the turn that runs, from its beginning; status 204 where none does |
+  | `GET /ID/messages` | the conversation as JSON, as the client keeps its messages |
+  | `POST /ID/stop` | cancels the turn |
+
+  A turn belongs to the session, not to the connection. A page that is closed stops nothing, and whoever comes in the middle gets
+  everything: another tab, another person, the same page after its network was gone. If the node of the session dies, the stream goes on
+  with the next session of the conversation. Each stream ends with `finish`, `error` or `abort`, and then `[DONE]`; of AG-UI with `RUN_FINISHED` or
+  `RUN_ERROR`. A client of AG-UI comes back by sending its last message again, which is said once: it gets the messages before it, and the whole turn.
+
+  ## Who may
+
+  `:identify` gets each request, as `call/2` has it, with the id of the conversation that the page `asks` for, and returns
+
+    * `{:ok, %{conversation: id}}` - the id of the conversation in the store, which need not be the page's; with `runtime_context: map`, what
+      the tools of this person's turns get, `metadata: map`, what is kept with the message and `:restore_context` of sessions finds it by when the
+      session goes on elsewhere, and `by: term`, who decides about calls
+    * `{:error, :unauthenticated}` - status 401
+    * anything else - status 404, the same as for a conversation that does not exist
+
+  Nothing of what a page says about the past is believed. Of a message that was said, its text and its files count, which are in the body
+  (`data:`): nothing is fetched. Of a decision, the approval's id, the verdict and the reason count. The id stands for one call with the arguments that were
+  shown, so other arguments, another call, and a second answer are refused. Changed or repeated older messages are refused in words.
+
+  An error has a kind and an id, `{"error": {"kind": "busy", "id": "…"}}`, and the log has the same id. In a stream it is `kind (id)`.
+
+  ## What is sent
+
+  #{AshAgent.Door.Table.docs()}
+  Ids of blocks are made of their place, so they are the same for every client. The first part of a call's ids is the iteration.
+
+  ## Options
+
+  #{AshAgent.Options.docs(@schema)}
+  """
+
+  require Logger
+
+  alias AshAgent.{Context, Session, Sessions}
+  alias AshAgent.Context.JSON
+  alias AshAgent.Door.{AGUI, AISDK, Reader, Stream}
+
+  @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
+
+  @derive {Inspect, only: [:sessions]}
+  @enforce_keys [:sessions, :identify, :protocol, :opts, :hosts, :heartbeat, :patience, :report]
+  defstruct @enforce_keys
+
+  @typedoc "A door, see `new/1`."
+  @opaque t :: %__MODULE__{}
+
+  @typedoc """
+  A request: `path` has the segments below the door, and the names of `headers` are in lower case. An adapter may add what `:identify` needs, such as
+  the `assigns` of a `Plug.Conn`.
+  """
+  @type request :: %{
+          required(:method) => String.t(),
+          required(:path) => [String.t()],
+          required(:headers) => [{String.t(), String.t()}],
+          required(:body) => binary(),
+          optional(atom()) => term()
+        }
+
+  @typedoc "A response. A body that is a stream has to be read by the process that has called `call/2`."
+  @type response ::
+          {status :: pos_integer(), [{String.t(), String.t()}],
+           iodata() | {:stream, Enumerable.t()}}
+
+  # The helper that asks a session waits so long for it.
+  @patience 30_000
+
+  @statuses %{
+    unauthenticated: 401,
+    origin: 403,
+    host: 403,
+    not_found: 404,
+    method: 405,
+    busy: 409,
+    paused: 409,
+    not_waiting: 409,
+    too_large: 413,
+    content_type: 415,
+    unavailable: 503
+  }
+
+  @hidden [
+    {"cache-control", "no-store"},
+    {"x-content-type-options", "nosniff"},
+    {"cross-origin-resource-policy", "same-site"}
+  ]
+
+  @doc """
+  Returns a door. Raises `ArgumentError` for unknown, missing and wrong options, and without any origin or host.
+
+  ## Examples
+
+      iex> AshAgent.Door.new(sessions: MyApp.Sessions, identify: fn _request -> {:error, :unauthenticated} end)
+      ** (ArgumentError) a door needs :origins or :hosts: the names under which it is reached
+  """
+  @doc since: "0.1.0"
+  @spec new(keyword()) :: t()
+  def new(opts) do
+    opts = AshAgent.Options.validate!(opts, @schema)
+    hosts = Enum.map(opts[:origins], &host/1) ++ opts[:hosts]
+
+    if hosts == [],
+      do:
+        raise(
+          ArgumentError,
+          "a door needs :origins or :hosts: the names under which it is reached"
+        )
+
+    own = opts |> Keyword.take([:sessions, :identify, :heartbeat, :patience]) |> Map.new()
+    protocol = @protocols[opts[:protocol]]
+    fields = %{protocol: protocol, hosts: Enum.map(hosts, &String.downcase/1), report: &report/1}
+    struct!(__MODULE__, own |> Map.merge(fields) |> Map.put(:opts, opts))
+  end
+
+  defp host(origin) do
+    case URI.parse(origin) do
+      %{scheme: scheme, host: host, port: port}
+      when scheme in ["http", "https"] and host != nil ->
+        if port == URI.default_port(scheme), do: host, else: "#{host}:#{port}"
+
+      _other ->
+        raise ArgumentError, "an origin is like \"https://app.example.com\""
+    end
+  end
+
+  @doc "How many bytes an adapter may read of a body."
+  @doc since: "0.1.0"
+  @spec max_bytes(t()) :: pos_integer()
+  def max_bytes(%__MODULE__{opts: opts}), do: opts[:max_bytes]
+
+  @doc """
+  Answers a request.
+
+  ## Examples
+
+      iex> door = AshAgent.Door.new(sessions: MyApp.Sessions, identify: fn _request -> {:error, :unauthenticated} end, hosts: ["localhost"])
+      iex> {status, _headers, _body} = AshAgent.Door.call(door, %{method: "GET", path: ["c1", "stream"], headers: [{"host", "localhost"}], body: ""})
+      iex> status
+      401
+  """
+  @doc since: "0.1.0"
+  @spec call(t(), request()) :: response()
+  def call(%__MODULE__{} = door, %{method: _, path: _, headers: _, body: _} = request) do
+    with {:ok, action} <- route(request),
+         :ok <- check_site(door, request),
+         {:ok, asks, order, run} <- read(door, action, request),
+         {:ok, identity} <- identify(door, Map.put(request, :asks, asks)),
+         {:ok, response} <- act(put_opts(door, run: run), order, identity) do
+      response
+    else
+      {:error, kind} -> refuse(kind)
+    end
+  end
+
+  # What the protocol is told of a request.
+  defp put_opts(door, opts), do: %{door | opts: opts ++ door.opts}
+
+  defp route(%{method: "POST", path: []}), do: {:ok, :post}
+  defp route(%{method: "POST", path: [_id, "stop"]}), do: {:ok, :stop}
+  defp route(%{method: "GET", path: [_id, "stream"]}), do: {:ok, :stream}
+  defp route(%{method: "GET", path: [_id, "messages"]}), do: {:ok, :messages}
+  defp route(%{path: path}) when path == [], do: {:error, :method}
+  defp route(_other), do: {:error, :not_found}
+
+  ## The site that asks
+
+  defp check_site(%{opts: opts, hosts: hosts}, %{method: method} = request) do
+    origin = header(request, "origin")
+    needed? = opts[:cookies] and method != "GET"
+
+    cond do
+      String.downcase(header(request, "host") || "") not in hosts -> {:error, :host}
+      origin == nil and needed? -> {:error, :origin}
+      origin != nil and origin not in opts[:origins] -> {:error, :origin}
+      true -> :ok
+    end
+  end
+
+  # A header that comes twice has a value that nobody expects.
+  defp header(%{headers: headers}, name) do
+    values = for {^name, value} <- headers, do: value
+    if values != [], do: Enum.join(values, ", ")
+  end
+
+  ## What is asked
+
+  defp read(door, :post, %{body: body} = request) do
+    with true <- byte_size(body) <= max_bytes(door) || {:error, :too_large},
+         true <- json?(request) || {:error, :content_type},
+         {:ok, %{} = body} <- JSON.decode(body),
+         {:ok, id, order, run} <- door.protocol.read(body, door.opts),
+         true <- id?(id) || {:error, :not_found} do
+      {:ok, id, order, run}
+    else
+      {:error, kind} when is_atom(kind) -> {:error, kind}
+      _not_read -> {:error, :invalid_body}
+    end
+  end
+
+  # Without a body: what a form of another site can send is not JSON.
+  defp read(_door, :stop, %{path: [id, _]} = request) do
+    cond do
+      not json?(request) -> {:error, :content_type}
+      id?(id) -> {:ok, id, :stop, %{}}
+      true -> {:error, :not_found}
+    end
+  end
+
+  defp read(_door, action, %{path: [id, _]}),
+    do: if(id?(id), do: {:ok, id, action, %{}}, else: {:error, :not_found})
+
+  defp json?(request) do
+    type = header(request, "content-type") || ""
+    type |> String.split(";") |> hd() |> String.trim() |> String.downcase() == "application/json"
+  end
+
+  defp id?(id), do: is_binary(id) and byte_size(id) in 1..200 and String.valid?(id)
+
+  defp identify(%{identify: identify}, request) do
+    case identify.(request) do
+      {:ok, %{conversation: id} = identity} when is_binary(id) -> {:ok, identity}
+      {:error, :unauthenticated} -> {:error, :unauthenticated}
+      _nobody -> {:error, :not_found}
+    end
+  end
+
+  ## What is done
+
+  defp act(door, :stop, %{conversation: id}) do
+    case attempt(fn -> Sessions.cancel(door.sessions, id) end) do
+      :ok -> {:ok, json(200, %{})}
+      error -> failure(error)
+    end
+  end
+
+  defp act(door, :messages, %{conversation: id}) do
+    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+      Stream.close(stream)
+      messages = door.protocol.messages(stream.context, stream.status == :running, door.opts)
+      {:ok, json(200, messages)}
+    end
+  end
+
+  defp act(door, :stream, %{conversation: id}) do
+    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+      if stream.status == :running do
+        {:ok, stream(door, Stream.bytes(stream))}
+      else
+        Stream.close(stream)
+        {:ok, {204, @hidden, ""}}
+      end
+    end
+  end
+
+  # A message that was said already is not said again: who asks gets what came of it.
+  defp act(door, {:say, message, input}, %{conversation: id} = identity) do
+    key = "ui:" <> message
+
+    case Stream.open(door, id, Reader.new({:key, key})) do
+      {:ok, stream} -> say(stream, key, input, identity)
+      {:error, :not_found} -> start(door, key, input, identity)
+      error -> error
+    end
+  end
+
+  defp act(door, {:decide, answers}, %{conversation: id} = identity) do
+    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+      case decide(stream, answers, identity) do
+        {:ok, bytes} ->
+          {:ok, stream(door, bytes)}
+
+        error ->
+          Stream.close(stream)
+          error
+      end
+    end
+  end
+
+  ## Saying
+
+  defp say(%{door: door, context: context, status: status} = stream, key, input, identity) do
+    said =
+      if Context.find_turn(context, :idempotency_key, key),
+        do: {:ok, %{stream | door: put_opts(door, again?: true)}},
+        else: say(stream, key, input, identity, status)
+
+    with {:ok, stream} <- said do
+      {:ok, stream(door, Stream.bytes(stream))}
+    else
+      error ->
+        Stream.close(stream)
+        error
+    end
+  end
+
+  defp say(%{door: door} = stream, key, input, %{conversation: id} = identity, :running) do
+    steer = fn -> Sessions.steer(door.sessions, id, input, key: key) end
+
+    case if(door.opts[:when_running] == :steer, do: attempt(steer), else: {:error, :busy}) do
+      :ok -> {:ok, stream}
+      # The turn has just ended.
+      {:error, :idle} -> say(stream, key, input, identity, :idle)
+      error -> failure(error)
+    end
+  end
+
+  defp say(_stream, _key, _input, _identity, {:paused, _calls}), do: {:error, :paused}
+
+  defp say(%{door: door} = stream, key, input, identity, _idle) do
+    with {:ok, _ref} <- prompt(door, key, input, identity),
+         do: {:ok, %{stream | status: :running}}
+  end
+
+  defp start(door, key, input, %{conversation: id} = identity) do
+    with {:ok, _ref} <- prompt(door, key, input, identity),
+         {:ok, stream} <- Stream.open(door, id, Reader.new({:key, key})) do
+      {:ok, stream(door, Stream.bytes(stream))}
+    end
+  end
+
+  defp prompt(door, key, input, %{conversation: id} = identity) do
+    own = for {name, map} <- identity, name in [:runtime_context, :metadata], do: {name, map}
+    opts = [key: key] ++ own
+
+    # With its key, it is said once.
+    Stream.again(fn ->
+      with {:error, _reason} = error <-
+             attempt(fn -> Sessions.prompt_async(door.sessions, id, input, opts) end),
+           do: failure(error)
+    end)
+  end
+
+  ## Deciding
+
+  # A page sends again what it has sent, with what is new.
+  defp decide(%{status: {:paused, _calls}, context: context} = stream, answers, identity) do
+    {asked, decided} = {Reader.asked(context), Reader.decided(context)}
+    new = Enum.reject(answers, fn {id, verdict, _reason} -> decided[id] == verdict end)
+    ids = for {id, _verdict, _reason} <- new, do: id
+
+    if new != [] and Enum.uniq(ids) == ids and Enum.all?(ids, &is_map_key(asked, &1)),
+      do: decide(stream, new, asked, identity),
+      else: {:error, :not_waiting}
+  end
+
+  defp decide(_running_or_idle, _answers, _identity), do: {:error, :not_waiting}
+
+  defp decide(%{session: session} = stream, answers, asked, identity) do
+    decided =
+      attempt(fn ->
+        Enum.find_value(answers, :ok, fn {approval, verdict, reason} ->
+          with :ok <- decide_one(session, verdict, asked[approval], reason, identity[:by]),
+               do: nil
+        end)
+      end)
+
+    with :ok <- decided,
+         {:paused, calls} <- attempt(fn -> Session.status(session) end),
+         :ok <- if(calls == [], do: resume(session), else: :ok) do
+      {:ok,
+       if(calls == [], do: stream |> Stream.skip() |> Stream.bytes(), else: Stream.paused(stream))}
+    else
+      {:error, %Context.Error{}} -> {:error, :not_waiting}
+      error -> failure(error)
+    end
+  end
+
+  # The arguments are those of the approval's id.
+  defp decide_one(session, :approve, %{id: id, arguments: arguments}, _reason, by),
+    do: Session.approve(session, id, arguments: arguments, by: by)
+
+  # Other arguments are a decision of their own about these.
+  defp decide_one(session, {:edit, edited}, %{id: id, arguments: arguments}, _reason, by),
+    do: Session.approve(session, id, arguments: arguments, edited: edited, by: by)
+
+  defp decide_one(session, :deny, %{id: id, arguments: arguments}, reason, by),
+    do: Session.deny(session, id, reason, arguments: arguments, by: by)
+
+  defp resume(session) do
+    case attempt(fn -> Session.resume_async(session) end) do
+      {:ok, _ref} -> :ok
+      error -> error
+    end
+  end
+
+  # In a process of its own, which gets the session's messages, and whose end stops nothing.
+  defp attempt(fun) do
+    task =
+      Task.async(fn ->
+        try do
+          fun.()
+        catch
+          _kind, _reason -> {:error, :unavailable}
+        end
+      end)
+
+    case Task.yield(task, @patience) || Task.shutdown(task, :brutal_kill) do
+      {:ok, answer} -> answer
+      _slow -> {:error, :unavailable}
+    end
+  end
+
+  defp failure({:error, kind}) when kind in [:busy, :paused, :not_waiting], do: {:error, kind}
+  defp failure({:error, kind}) when kind in [:full, :too_large], do: {:error, :busy}
+  defp failure({:error, %Sessions.Error{reason: :not_found}}), do: {:error, :not_found}
+  defp failure({:error, %Context.Error{}}), do: {:error, :invalid_messages}
+  defp failure(_error), do: {:error, :unavailable}
+
+  ## Responses
+
+  defp stream(door, bytes) do
+    headers = [{"content-type", "text/event-stream"}, {"x-accel-buffering", "no"}]
+    {200, headers ++ door.protocol.headers() ++ @hidden, {:stream, bytes}}
+  end
+
+  defp json(status, term),
+    do: {status, [{"content-type", "application/json"} | @hidden], JSON.encode(term)}
+
+  defp refuse(kind) do
+    status = @statuses[kind] || 422
+    id = if status >= 500, do: report(kind), else: random()
+    json(status, %{error: %{kind: kind, id: id}})
+  end
+
+  # Who sees the id asks about it, and the log has nothing else that they could know.
+  defp report(kind) do
+    id = random()
+    Logger.warning("a door answered with the error #{kind}, id #{id}")
+    id
+  end
+
+  defp random, do: Base.encode16(:crypto.strong_rand_bytes(6), case: :lower)
+end

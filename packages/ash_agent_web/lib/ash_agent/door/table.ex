@@ -1,0 +1,83 @@
+defmodule AshAgent.Door.Table do
+  @moduledoc false
+
+  # What happens in a conversation, and what it becomes in each protocol: the documentation shows this table, and a test looks at
+  # each of its rows in what the real client has read.
+
+  # A row has the event's name, what happened, and by protocol the types of what is sent, or why nothing is.
+  @rows [
+    {:step_started, "The model begins an answer.",
+     ai_sdk: ["start-step"], ag_ui: ["STEP_STARTED"]},
+    {:text_started, "A text begins.", ai_sdk: ["text-start"], ag_ui: ["TEXT_MESSAGE_START"]},
+    {:text, "More of it.", ai_sdk: ["text-delta"], ag_ui: ["TEXT_MESSAGE_CONTENT"]},
+    {:text_ended, "It is whole.", ai_sdk: ["text-end"], ag_ui: ["TEXT_MESSAGE_END"]},
+    {:thinking_started, "The model's thinking begins.",
+     ai_sdk: ["reasoning-start"], ag_ui: ["REASONING_START", "REASONING_MESSAGE_START"]},
+    {:thinking, "More of it.", ai_sdk: ["reasoning-delta"], ag_ui: ["REASONING_MESSAGE_CONTENT"]},
+    {:thinking_ended, "It is whole.",
+     ai_sdk: ["reasoning-end"], ag_ui: ["REASONING_MESSAGE_END", "REASONING_END"]},
+    {:file, "The model has made a picture or another file.", ai_sdk: ["file"], ag_ui: ["CUSTOM"]},
+    {:call_started, "A call of a tool begins.",
+     ai_sdk: ["tool-input-start"], ag_ui: ["TOOL_CALL_START"]},
+    {:call_arguments, "More of its arguments, as JSON.",
+     ai_sdk: ["tool-input-delta"], ag_ui: ["TOOL_CALL_ARGS"]},
+    {:call, "The call with its arguments.",
+     ai_sdk: ["tool-input-available"], ag_ui: ["TOOL_CALL_END"]},
+    {:asked, "A person has to decide about it.",
+     ai_sdk: ["tool-approval-request"], ag_ui: ["RUN_FINISHED"]},
+    {:progress, "The tool tells how far it is.", ai_sdk: ["data-progress"], ag_ui: ["CUSTOM"]},
+    {:result, "The call's result.",
+     ai_sdk: ["tool-output-available"], ag_ui: ["TOOL_CALL_RESULT"]},
+    {:failed, "The call failed, or was given up.",
+     ai_sdk: ["tool-output-error"], ag_ui: ["TOOL_CALL_RESULT"]},
+    {:denied, "A person or a rule has denied it.",
+     ai_sdk: ["tool-output-denied"], ag_ui: ["TOOL_CALL_RESULT"]},
+    {:value, "A typed answer, as far as it came.", ai_sdk: ["data-value"], ag_ui: ["CUSTOM"]},
+    {:retry, "A request failed and is sent again soon.",
+     ai_sdk: ["data-retry"], ag_ui: ["CUSTOM"]},
+    {:waiting, "The model has said nothing for a while.",
+     ai_sdk: ["data-waiting"], ag_ui: ["CUSTOM"]},
+    {:said, "Somebody said something to the running turn.",
+     ai_sdk: ["data-said"], ag_ui: ["TEXT_MESSAGE_START"]},
+    {:broken, "The answer broke off, and what came of it is kept.",
+     ai_sdk: ["data-broken"], ag_ui: ["CUSTOM"]},
+    {:dropped, "What came of the answer is lost, and the model is asked again.",
+     ai_sdk: ["data-dropped"], ag_ui: ["MESSAGES_SNAPSHOT"]},
+    {:step_finished, "The answer and its calls are done.",
+     ai_sdk: ["finish-step"], ag_ui: ["STEP_FINISHED"]},
+    {:end, "The turn is over, or waits.",
+     ai_sdk: ["finish", "error", "abort"], ag_ui: ["RUN_FINISHED", "RUN_ERROR"]},
+    {:question, "A tool asks a person a question.", "not yet: a question is a call that waits"},
+    {:sub_agent, "A sub-agent works.", "its tool's call and result stand for it"},
+    {:cleared, "Old results are not sent to the model any more.",
+     "nothing: people still see them"},
+    {:cost, "What the turn cost.", "nothing: `AshAgent.Context.Audit.fetch_cost/2` has it"}
+  ]
+
+  @doc "The rows: `{event, words, protocols}`."
+  def rows, do: @rows
+
+  @doc "The names of what a protocol sends."
+  def sent(protocol),
+    do:
+      for(
+        {_event, _words, row} <- @rows,
+        is_list(row),
+        type <- row[protocol],
+        uniq: true,
+        do: type
+      )
+
+  @doc "The table for the documentation."
+  def docs do
+    lines =
+      for {event, words, row} <- @rows do
+        cell =
+          &if(is_list(row), do: Enum.map_join(row[&1], ", ", fn t -> "`#{t}`" end), else: row)
+
+        "| `#{event}` | #{words} | #{cell.(:ai_sdk)} | #{cell.(:ag_ui)} |\n"
+      end
+
+    "| event | what happened | AI SDK | AG-UI |\n|---|---|---|---|\n#{lines}"
+  end
+end

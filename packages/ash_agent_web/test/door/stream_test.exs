@@ -1,0 +1,271 @@
+defmodule AshAgent.Door.StreamTest do
+  # The model of these scenes waits under a name.
+  use ExUnit.Case, async: false
+
+  import AshAgent.Door.Asks
+
+  alias AshAgent.{Context, Door, Session, Sessions, Store}
+  alias AshAgent.Door.Play
+
+  @moduletag :capture_log
+  @moduletag timeout: 30_000
+
+  setup context do
+    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    {:ok, store} = Store.SQLite.open(":memory:")
+    restore = fn %{name: name} -> {:ok, %{name: name}} end
+    opts = if context[:forgets], do: [], else: [restore_context: restore]
+    {:ok, _} = Play.sessions(name, [store: store] ++ opts)
+    %{name: name, store: store, door: Play.door(name, port(), context[:door] || [])}
+  end
+
+  # A client that reads as it comes, and tells the test.
+  defp client(door, request) do
+    test = self()
+
+    spawn_link(fn ->
+      {status, _headers, body} = Door.call(door, request)
+      send(test, {self(), :status, status})
+
+      case body do
+        {:stream, bytes} ->
+          Enum.each(bytes, &send(test, {self(), :bytes, IO.iodata_to_binary(&1)}))
+
+        _whole ->
+          :ok
+      end
+
+      send(test, {self(), :over})
+      Process.sleep(:infinity)
+    end)
+  end
+
+  defp await(client, text, so_far \\ "") do
+    if so_far =~ text do
+      so_far
+    else
+      receive do
+        {^client, :bytes, bytes} -> await(client, text, so_far <> bytes)
+        {^client, :over} -> flunk("over: #{so_far}")
+      after
+        10_000 -> flunk("nothing more: #{so_far}")
+      end
+    end
+  end
+
+  defp rest(client, so_far) do
+    receive do
+      {^client, :bytes, bytes} -> rest(client, so_far <> bytes)
+      {^client, :over} -> so_far |> String.replace(~r/(^|\n\n):[^\n]*(?=\n\n)/, "") |> read()
+    after
+      20_000 -> flunk("no end: #{so_far}")
+    end
+  end
+
+  defp go, do: send(model(), :go)
+  defp waits, do: model() && :ok
+
+  defp model do
+    case Process.whereis(:the_model) do
+      nil ->
+        Process.sleep(10)
+        model()
+
+      pid ->
+        pid
+    end
+  end
+
+  defp session(name) do
+    {:ok, session} = Sessions.fetch_session(name, "ada-1")
+    session
+  end
+
+  test "a closed tab stops nothing, and whoever comes gets everything", %{door: door} do
+    first = client(door, say("ada-1", "wait"))
+    await(first, "two")
+    Process.unlink(first)
+    Process.exit(first, :kill)
+    second = client(door, request("GET", ["ada-1", "stream"]))
+    so_far = await(second, "two")
+    go()
+    assert text(rest(second, so_far)) == "one two three four"
+  end
+
+  @tag door: [ai: 7]
+  test "a session that is killed leaves the stream to the next one", %{door: door, name: name} do
+    client = client(door, say("ada-1", "wait anew"))
+    so_far = await(client, "nohost")
+    before = model()
+    Process.exit(session(name), :kill)
+    so_far = so_far <> await(client, "data-dropped")
+    refute model() == before
+    go()
+    chunks = rest(client, so_far)
+    again = Enum.drop_while(chunks, &(&1["type"] != "reset-step"))
+    types = for %{"type" => type} <- again, do: type
+    assert ["reset-step", "data-dropped", "finish-step", "start-step" | _] = types
+    assert text(again) =~ ~r/\A\S+ done\z/
+    refute text(chunks) == text(again)
+    assert %{"type" => "finish"} = last(chunks)
+  end
+
+  @tag :forgets
+  test "a turn that nobody has the rights to go on with waits for them", %{door: door, name: name} do
+    client = client(door, say("ada-1", "wait"))
+    so_far = await(client, "two")
+    Process.exit(session(name), :kill)
+    chunks = rest(client, so_far)
+    assert %{"type" => "finish", "finishReason" => "other"} = last(chunks)
+    assert Enum.any?(chunks, &(&1["type"] == "data-dropped"))
+  end
+
+  @tag door: [patience: 300]
+  test "a drained session, too, and where no node goes on, the stream ends with an error", %{
+    door: door,
+    name: name
+  } do
+    client = client(door, say("ada-1", "wait"))
+    so_far = await(client, "two")
+    Sessions.drain(name, timeout: 1)
+    assert %{"type" => "error", "errorText" => "unavailable (" <> _} = last(rest(client, so_far))
+  end
+
+  @tag door: [patience: 300]
+  test "a conversation that nobody can find any more ends the stream with an error", %{
+    door: door,
+    name: name
+  } do
+    client = client(door, say("ada-1", "wait"))
+    so_far = await(client, "two")
+    sessions = Process.whereis(name)
+    Process.unlink(sessions)
+    Process.exit(sessions, :kill)
+    assert %{"type" => "error", "errorText" => "unavailable (" <> _} = last(rest(client, so_far))
+  end
+
+  test "a conversation that is deleted, too", %{door: door, name: name, store: store} do
+    client = client(door, say("ada-1", "wait"))
+    so_far = await(client, "two")
+    :ok = Store.delete(store, "ada-1")
+    Process.exit(session(name), :kill)
+    assert %{"type" => "error", "errorText" => words} = last(rest(client, so_far))
+    assert words =~ ~r/\A(deleted|unavailable|store_error) \(/
+  end
+
+  test "a stop ends all streams of the turn", %{door: door} do
+    clients = for _ <- 1..2, do: client(door, say("ada-1", "wait"))
+    so_far = for client <- clients, do: await(client, "two")
+    assert {200, _, _} = Door.call(door, request("POST", ["ada-1", "stop"]))
+
+    for {client, so_far} <- Enum.zip(clients, so_far),
+        do: assert(%{"type" => "abort"} = last(rest(client, so_far)))
+  end
+
+  test "a second message is refused while a turn runs", %{door: door} do
+    client = client(door, say("ada-1", "wait"))
+    so_far = await(client, "two")
+    assert refused(door, say("ada-1", "hello", "m2")) == {409, "busy"}
+    assert refused(door, decide("ada-1", [{"x", true}])) == {409, "not_waiting"}
+    go()
+    assert text(rest(client, so_far)) == "one two three four"
+  end
+
+  @tag door: [when_running: :steer]
+  test "or goes into it", %{door: door} do
+    first = client(door, say("ada-1", "wait"))
+    so_far = await(first, "two")
+    second = client(door, say("ada-1", "hello", "m2"))
+    assert_receive {^second, :status, 200}
+    go()
+    assert text(rest(second, "")) == "Hello, Ada!"
+    chunks = rest(first, so_far)
+    assert text(chunks) == "one two three fourHello, Ada!"
+    assert %{"data" => %{"text" => "hello"}} = Enum.find(chunks, &(&1["type"] == "data-said"))
+  end
+
+  @tag door: [heartbeat: 20]
+  test "a stream without news has comments", %{door: door} do
+    client = client(door, say("ada-1", "wait"))
+    so_far = await(client, "two")
+    so_far = so_far <> await(client, ": still there\n\n")
+    go()
+    assert text(rest(client, so_far)) == "one two three four"
+  end
+
+  test "a client that does not read costs a bounded number of messages, and gets the rest", %{
+    door: door,
+    name: name
+  } do
+    {:ok, _} = Sessions.prompt(name, "ada-1", "hello")
+    test = self()
+
+    slow =
+      spawn_link(fn ->
+        {200, _, {:stream, bytes}} = Door.call(door, say("ada-1", "long"))
+
+        chunks =
+          Enum.map(bytes, fn bytes ->
+            unless Process.put(:slept, true) do
+              send(test, :sleeps)
+              receive do: (:read -> :ok)
+            end
+
+            bytes
+          end)
+
+        send(test, {:read, chunks |> IO.iodata_to_binary() |> read()})
+      end)
+
+    assert_receive :sleeps
+    wait_idle(session(name))
+    {:message_queue_len, waiting} = Process.info(slow, :message_queue_len)
+    assert waiting <= 2_002
+    send(slow, :read)
+    assert_receive {:read, chunks}
+    assert text(chunks) == Enum.map_join(1..10_000, " ", &"w#{&1}")
+    assert %{"type" => "finish"} = last(chunks)
+  end
+
+  defp wait_idle(session) do
+    if Session.status(session) != :idle do
+      Process.sleep(20)
+      wait_idle(session)
+    end
+  end
+
+  test "a message that waits behind a turn of somebody else, and is dropped, ends its stream", %{
+    door: door,
+    name: name
+  } do
+    assert text(chunks(door, say("ada-1", "hello", "m0"))) == "Hello, Ada!"
+    {:ok, _} = Sessions.prompt_async(name, "ada-1", "wait")
+    waits()
+    {:ok, _} = Sessions.prompt_async(name, "ada-1", "hello", key: "ui:m1")
+    reader = Door.Reader.new({:key, "ui:m1"})
+    test = self()
+
+    spawn_link(fn ->
+      {:ok, stream} = Door.Stream.open(door, "ada-1", reader)
+      send(test, {:opened, self()})
+
+      send(
+        test,
+        {:read,
+         stream |> Door.Stream.bytes() |> Enum.to_list() |> IO.iodata_to_binary() |> read()}
+      )
+    end)
+
+    assert_receive {:opened, _}
+    Sessions.cancel(name, "ada-1")
+    assert_receive {:read, [%{"type" => "error", "errorText" => "not_taken (" <> _}]}
+  end
+
+  test "a stored turn that nobody goes on with is told as it is", %{door: door, store: store} do
+    {:ok, context} = Context.create(%{id: "ada-1"})
+    context = Context.add_user_message(context, "Hi", metadata: %{idempotency_key: "ui:m1"})
+    {:ok, _} = Store.create(store, context)
+    assert [%{"type" => "start"} | _] = chunks = chunks(door, say("ada-1", "Hi"))
+    assert %{"type" => "error", "errorText" => "interrupted (" <> _} = last(chunks)
+  end
+end

@@ -1,0 +1,3 @@
+alias AshAgent.TestSupport.Integrations
+
+Integrations.start([plug: Plug.Test], [])
