@@ -130,7 +130,7 @@ defmodule AshAgent.Prices do
   Returns the digest of prices, in hexadecimal digits: the SHA-256 of a file, the MD5 of a list, `nil` for an empty one.
 
   Stored conversations keep it with what their turns cost, so that it is known later which prices counted. The same list has the same digest
-  on every node.
+  on every node of one Erlang/OTP release.
 
   ## Examples
 
@@ -145,19 +145,12 @@ defmodule AshAgent.Prices do
   def digest(%__MODULE__{sha256: sha256}), do: sha256
   def digest([]), do: nil
 
-  def digest(list) when is_list(list) do
-    text = inspect(sort(list), limit: :infinity, printable_limit: :infinity, width: :infinity)
-    text |> :erlang.md5() |> Base.encode16(case: :lower)
-  end
-
-  # Maps are in no order.
-  defp sort(%_{} = time), do: to_string(time)
-
-  defp sort(%{} = map),
-    do: map |> Enum.map(fn {key, value} -> {key, sort(value)} end) |> Enum.sort()
-
-  defp sort(list) when is_list(list), do: Enum.map(list, &sort/1)
-  defp sort(other), do: other
+  def digest(list) when is_list(list),
+    do:
+      list
+      |> :erlang.term_to_binary([:deterministic])
+      |> :erlang.md5()
+      |> Base.encode16(case: :lower)
 
   @doc false
   def schema do

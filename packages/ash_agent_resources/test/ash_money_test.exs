@@ -188,7 +188,7 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
         chat = load(chat, @sums)
         assert %{cost: nil, unpriced_answers: 1, input_tokens: 1_001, output_tokens: 7} = chat
-        {:ok, sums} = Runtime.Spent.fetch(Info.store(@chat, "acme"), Info.key(chat))
+        {:ok, sums, :answered} = Runtime.Spent.fetch(Info.store(@chat, "acme"), Info.key(chat))
         assert %{cost: nil, unpriced: 1, input_tokens: 1_001, output_tokens: 7} = sums
       end
 

@@ -99,7 +99,7 @@ defmodule AshAgent.Conversation.Calculation do
 
   defp spent(store, stored, name) do
     case Spent.fetch(store, stored.id) do
-      {:ok, sums} -> {:ok, show_sum(name, sums)}
+      {:ok, sums, _outcome} -> {:ok, show_sum(name, sums)}
       {:error, reason} -> {:error, Conversation.Error.exception(reason: reason)}
     end
   end

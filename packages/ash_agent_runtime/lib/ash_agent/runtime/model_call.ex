@@ -5,17 +5,8 @@ defmodule AshAgent.Runtime.ModelCall do
 
   alias AshAgent.{Context, Deadline, LLM, Response}
 
-  alias AshAgent.Runtime.{
-    Answer,
-    Bounds,
-    Events,
-    Output,
-    Overflow,
-    Run,
-    Shape,
-    Spent,
-    TypedAnswer
-  }
+  alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
+  alias AshAgent.Runtime.Spent
 
   @broken_off "interrupted: the answer broke off"
 

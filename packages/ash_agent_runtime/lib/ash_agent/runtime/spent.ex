@@ -9,6 +9,7 @@ defmodule AshAgent.Runtime.Spent do
   # are in the sum. A log loses what a rewind takes back and has in a fork what another conversation paid. Notes do neither.
 
   alias AshAgent.{Prices, Store}
+  alias AshAgent.Runtime.Ended
 
   @tokens ~w(input_tokens output_tokens cached_tokens cache_write_tokens reasoning_tokens)a
   @counts [:cost, :priced, :unpriced | @tokens]
@@ -66,13 +67,17 @@ defmodule AshAgent.Runtime.Spent do
   # Writes that are read at once.
   @page 1_000
 
-  @doc "Returns `{:ok, sums}` of a stored conversation, as `sum/1` does, or an error. Costs O(n) in its writes."
+  @doc """
+  Returns `{:ok, sums, outcome}` of a stored conversation, as `sum/1` and `AshAgent.Runtime.Ended` have them, or an error. Costs O(n) in its
+  writes.
+  """
   def fetch(store, id, seen \\ [], since \\ 0) do
     with {:ok, writes} <- Store.history(store, id, after: since, limit: @page) do
-      seen = seen ++ for %{note: note} = write <- writes, of(note) != nil, do: write
+      seen = seen ++ Enum.filter(writes, &(is_map(of(&1.note)) or is_map_key(&1.note, :ended)))
+      ended = Ended.find(seen)
 
       if length(writes) < @page,
-        do: {:ok, sum(seen)},
+        do: {:ok, sum(seen), ended && ended.outcome},
         else: fetch(store, id, seen, List.last(writes).revision)
     end
   end

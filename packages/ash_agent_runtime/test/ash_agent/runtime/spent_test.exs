@@ -118,7 +118,7 @@ defmodule AshAgent.Runtime.SpentTest do
   end
 
   defp spent(store, id) do
-    {:ok, sums} = Spent.fetch(store, id)
+    {:ok, sums, _outcome} = Spent.fetch(store, id)
     sums
   end
 
