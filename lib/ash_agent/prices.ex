@@ -126,6 +126,32 @@ defmodule AshAgent.Prices do
     end
   end
 
+  @doc """
+  Returns the digest of prices, in hexadecimal digits: the SHA-256 of a file, the MD5 of a list, `nil` for an empty one.
+
+  Stored conversations keep it with what their turns cost, so that it is known later which prices counted. The same list has the same digest
+  on every node of one Erlang/OTP release.
+
+  ## Examples
+
+      iex> prices = [%{model: "m", input: 3_000_000, output: 15_000_000}]
+      iex> AshAgent.Prices.digest(prices) == AshAgent.Prices.digest([%{output: 15_000_000, input: 3_000_000, model: "m"}])
+      true
+      iex> String.length(AshAgent.Prices.digest(prices))
+      32
+  """
+  @doc since: "0.1.0"
+  @spec digest(t() | [price()]) :: String.t() | nil
+  def digest(%__MODULE__{sha256: sha256}), do: sha256
+  def digest([]), do: nil
+
+  def digest(list) when is_list(list),
+    do:
+      list
+      |> :erlang.term_to_binary([:deterministic])
+      |> :erlang.md5()
+      |> Base.encode16(case: :lower)
+
   @doc false
   def schema do
     AshAgent.Options.schema([

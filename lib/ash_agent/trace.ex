@@ -34,7 +34,7 @@ defmodule AshAgent.Trace do
 
   alias AshAgent.{ChatContext, Context, Prices}
   alias AshAgent.Context.{Native, Printed, Reply, Requests}
-  alias AshAgent.Trace.Otlp
+  alias AshAgent.Trace.{Csv, Otlp}
 
   @children AshAgent.Options.schema([
               {:children, {:list, {:or, [{:struct, Context}, {:struct, ChatContext}]}},
@@ -59,6 +59,12 @@ defmodule AshAgent.Trace do
                      "`Phoenix.HTML.raw/1`. If that page has a content security policy, it has to allow the script in the " <>
                      "`iframe`; without the script, only the newest messages can be read."}
                 ]) ++ @children ++ @prices ++ Printed.mask_options()
+
+  @csv_options AshAgent.Options.schema([
+                 {:id, :string, "the first column. Defaults to the conversation's id."},
+                 {:header, :boolean, [default: true],
+                  "whether the header comes first. Leave it out after other conversations."}
+               ]) ++ @prices
 
   @doc """
   Returns one HTML page with a conversation, or with all branches of a chat.
@@ -144,6 +150,38 @@ defmodule AshAgent.Trace do
   @spec to_otlp(Context.t() | ChatContext.t(), keyword()) :: binary()
   def to_otlp(%module{} = shown, opts \\ []) when module in [Context, ChatContext],
     do: Otlp.encode(shown, AshAgent.Options.validate!(opts, @otlp_options))
+
+  @doc """
+  Returns the account of a conversation, or of a chat's active branch, as CSV, as iodata: a header, and a line for each request.
+
+  The columns are `#{Enum.join(Csv.columns(), "`, `")}`, see `AshAgent.Context.Audit.account/2`. Times are ISO 8601, money is in US dollars
+  with all of its digits, and what is unknown is empty. Texts are quoted. One that a spreadsheet would take for a formula, such as the name of a
+  model that begins with `=`, has an apostrophe before it. Costs O(n).
+
+  ## Options
+
+  #{AshAgent.Options.docs(@csv_options)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Hello!", id: "c1") |> AshAgent.Context.add_assistant_message("Hi!")
+      iex> context = AshAgent.Context.Tokens.add_token_usage(context, %{input_tokens: 9, output_tokens: 2})
+      iex> prices = [%{model: :any, input: 3_000_000, output: 15_000_000}]
+      iex> context |> AshAgent.Trace.to_csv(prices: prices, header: false) |> IO.iodata_to_binary()
+      ~s("c1",1,,,,9,0,0,2,0,0,first,,0.000057000000,0.000000000000\\r\\n)
+  """
+  @doc since: "0.1.0"
+  @spec to_csv(Context.t() | ChatContext.t(), keyword()) :: iodata()
+  def to_csv(shown, opts \\ [])
+
+  def to_csv(%ChatContext{} = chat, opts),
+    do: chat |> ChatContext.active() |> Map.fetch!(:context) |> to_csv(opts)
+
+  def to_csv(%Context{} = context, opts) do
+    opts = AshAgent.Options.validate!(opts, @csv_options)
+    %{requests: requests} = Context.Audit.account(context, prices: opts[:prices])
+    Csv.encode(requests, opts[:id] || context[:id], opts[:header])
+  end
 
   ## For the core: {name, id, parent | nil, position of the branch it was made of | nil, active?, handle}
 

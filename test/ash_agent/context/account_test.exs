@@ -1,7 +1,7 @@
 defmodule AshAgent.Context.AccountTest do
   use ExUnit.Case, async: true
 
-  alias AshAgent.{Context, Response}
+  alias AshAgent.{ChatContext, Context, Response, Trace}
   alias AshAgent.TestSupport.OtlpReader
   alias AshAgent.TestSupport.PiSession, as: Session
 
@@ -284,6 +284,70 @@ defmodule AshAgent.Context.AccountTest do
                  OtlpReader.spans(AshAgent.Trace.to_otlp(context, turn: 3)),
                do: span.attributes
              )
+  end
+
+  describe "as CSV" do
+    # A reader of RFC 4180 that shares nothing with the writer: rows of cells.
+    defp read_csv(text), do: text |> IO.iodata_to_binary() |> cells([], [], "")
+
+    defp cells("", [], [], ""), do: []
+    defp cells(~s(") <> rest, rows, row, ""), do: quoted(rest, rows, row, "")
+    defp cells("," <> rest, rows, row, cell), do: cells(rest, rows, [cell | row], "")
+
+    defp cells("\r\n" <> rest, rows, row, cell),
+      do: [Enum.reverse([cell | row]) | cells(rest, rows, [], "")]
+
+    defp cells(<<char, rest::binary>>, rows, row, cell),
+      do: cells(rest, rows, row, cell <> <<char>>)
+
+    defp quoted(~s("") <> rest, rows, row, cell), do: quoted(rest, rows, row, cell <> ~s("))
+    defp quoted(~s(") <> rest, rows, row, cell), do: cells(rest, rows, row, cell)
+
+    defp quoted(<<char, rest::binary>>, rows, row, cell),
+      do: quoted(rest, rows, row, cell <> <<char>>)
+
+    test "there is a line for each request, and the money is exact" do
+      context = start() |> answer({10, 5_000, 7}) |> answer({10, 0, 5_100}, model: "other")
+      account = Context.Audit.account(context, prices: @prices)
+      [header | lines] = context |> Trace.to_csv(id: "c1", prices: @prices) |> read_csv()
+      rows = for line <- lines, do: header |> Enum.zip(line) |> Map.new()
+      assert Enum.map(rows, & &1["verdict"]) == ~w(first hit broken)
+      assert Enum.map(rows, & &1["cause"]) == ["", "", "model"]
+      assert Enum.map(rows, & &1["model"]) == ~w(claude claude other)
+      assert Enum.all?(rows, &(&1["conversation"] == "c1"))
+      assert Enum.map(rows, & &1["cache_write_tokens"]) == ~w(5000 7 5100)
+      {:ok, _at, 0} = DateTime.from_iso8601(hd(rows)["requested_at"])
+
+      amounts = for %{"cost_usd" => text} <- rows, do: String.replace(text, ".", "")
+      assert amounts |> Enum.map(&String.to_integer/1) |> Enum.sum() == account.cost
+
+      dear = %{model: :any, input: 999_999_999_999, output: 1}
+      [line] = answer(Context.new("x"), {3, 0, 0}) |> csv(prices: [dear], header: false)
+      assert Enum.at(line, 13) == "2.999999999998"
+      [line] = csv(start(), header: false)
+      assert Enum.slice(line, 13, 2) == ["", ""]
+
+      chat = ChatContext.new(context: start())
+      assert [[_id, "1" | _]] = csv(chat, header: false)
+    end
+
+    defp csv(shown, opts), do: shown |> Trace.to_csv(opts) |> read_csv()
+
+    test "no text is a formula, or ends its cell" do
+      plain = ["fine", "c-1", ~s(a","=1), ~s("=1), "a\r\n=1"]
+
+      formulas =
+        ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\t=1", "\r=1", "\n=1", "\u00A0=1", "\u200B=1"] ++
+          ["\uFF1D1", "|cmd", "%x", "\tx"]
+
+      for text <- plain ++ formulas do
+        context = answer(start(), {10, 5_000, 1}, model: text)
+        [_header, _first, line] = csv(context, id: text)
+        assert length(line) == 15
+        mark = if text in formulas, do: "'", else: ""
+        assert [hd(line), Enum.at(line, 4)] == [mark <> text, mark <> text]
+      end
+    end
   end
 
   describe "recorded sessions" do

@@ -30,6 +30,8 @@ defmodule AshAgent.Conversation do
         {:max_iterations, :pos_integer, [default: 10], "How many iterations a turn may have."},
         {:max_total_tokens, :pos_integer,
          "How many tokens the models of one turn may report. Defaults to that of `AshAgent.Runtime.run/2`."},
+        {:prices, {:or, [{:fun, 0}, {:list, :any}]},
+         "What models cost, see `AshAgent.Prices`: a list, or a function that returns it or a file that is read. Needed for `cost`."},
         {:options, :keyword_list, [default: []],
          "Other options of `AshAgent.Runtime.run/2`, such as `llm_timeout: 60_000`."},
         {:iterations, {:spark, Ash.Resource},
@@ -189,8 +191,34 @@ defmodule AshAgent.Conversation do
   the `"kind"` and `"words"` of ours, without those of a provider or an exception. In `transcript`, a message has an `outcome` if its answer is
   not whole: `:length`, `:refused`, `:filtered`, `:failed` or `:interrupted`.
 
+  `cost`, `input_tokens`, `output_tokens`, `cached_tokens`, `cache_write_tokens`, `reasoning_tokens`, `unpriced_answers` and `prices_digest` say what the
+  conversation has spent, see [Money](#module-money). You can filter and sort by them, too, and add them up over a relationship.
+
   `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all calculations,
   are read from the store, once per conversation. You cannot filter or sort by these.
+
+  ## Money
+
+  With `prices`, each write of a turn keeps what the turn has spent since the write before. `cost` is the sum in US dollars, an exact decimal:
+
+      conversation do
+        prices &MyApp.Prices.all/0
+        ...
+      end
+
+      # In the customer's resource, which has_many :conversations
+      sum :spent, :conversations, :cost
+
+      Ash.sum!(MyApp.Chat.Conversation, :cost, actor: user)
+
+  Each answer counts once: those of sub-agents with the conversation that asked for them, those that a rewind took back, those of
+  attempts that failed as far as the provider reported them, and nothing of what a fork has from its source. It is what was paid at the time: a new price list changes
+  nothing, and `prices_digest` says which prices counted last (`AshAgent.Prices.digest/1`). `AshAgent.Context.Audit.fetch_cost/2` computes what
+  the answers that are left cost by other prices. Titles are not counted.
+
+  What is unknown is `nil`, and never 0: `cost` without a single priced answer, the tokens of a kind that no provider reported. `unpriced_answers` is
+  the number of answers that the sum lacks, since their model has no price or did not report its tokens; those of earlier releases are among
+  them, whose tokens count. With other stores than AshPostgres' own, the values are read from all writes of a conversation.
 
   ## Deltas
 

@@ -38,6 +38,9 @@ if Code.ensure_loaded?(AshPostgres.DataLayer) do
 
             list(:statuses, :chats, :status)
             max(:messages, :chats, :message_count)
+            sum(:spent, :chats, :cost)
+            sum(:spent_tokens, :chats, :input_tokens)
+            sum(:spent_iterations, [:chats, :iterations], :cost)
           end
 
           calculations do

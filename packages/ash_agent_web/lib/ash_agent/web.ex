@@ -71,7 +71,7 @@ defmodule AshAgent.Web do
   attr :conversations, :list,
     required: true,
     doc:
-      "maps or records with `:id`, `:title`, `:status`, and `:total_tokens` or `:cost` if they are to be shown"
+      "maps or records with `:id`, `:title`, `:status`, and `:cost` in US dollars with `:unpriced_answers`, or `:total_tokens`, if they are to be shown"
 
   attr :current, :any, default: nil, doc: "the id of the open one"
 
@@ -104,22 +104,33 @@ defmodule AshAgent.Web do
   @statuses %{running: "working", paused: "waits for you", parked: "stopped"}
 
   defp facts(one) do
-    cost = one |> get(:cost) |> cost()
+    cost = one |> get(:cost) |> cost(get(one, :unpriced_answers))
     tokens = one |> get(:total_tokens) |> tokens()
     Enum.filter([@statuses[get(one, :status)], cost || tokens], & &1)
   end
 
-  # Records have structs in the place of what was not loaded.
+  # Records have structs in the place of what was not loaded, or may not be seen.
   defp get(one, key) do
     case Map.get(one, key) do
-      %{__struct__: Ash.NotLoaded} -> nil
+      %{__struct__: struct} when struct in [Ash.NotLoaded, Ash.ForbiddenField] -> nil
       value -> value
     end
   end
 
-  defp cost(nil), do: nil
-  defp cost(cost) when is_number(cost), do: "$#{:erlang.float_to_binary(cost / 1, decimals: 4)}"
-  defp cost(cost), do: "$#{cost}"
+  # Some answers have no known price.
+  defp cost(cost, unpriced) when is_integer(unpriced) and unpriced > 0 and cost != nil,
+    do: "#{cost(cost, nil)} and more"
+
+  defp cost(nil, _unpriced), do: nil
+
+  defp cost(cost, _unpriced) when is_number(cost) do
+    if cost > 0 and cost < 0.00005,
+      do: "under $0.0001",
+      else: "$#{:erlang.float_to_binary(cost / 1, decimals: 4)}"
+  end
+
+  defp cost(%{__struct__: Decimal} = cost, unpriced),
+    do: cost(apply(Decimal, :to_float, [cost]), unpriced)
 
   defp tokens(count) when is_integer(count) and count > 0, do: "#{count} tokens"
   defp tokens(_none), do: nil

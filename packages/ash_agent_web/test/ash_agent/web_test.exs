@@ -129,7 +129,11 @@ defmodule AshAgent.WebTest do
   test "the list names the open conversation, statuses and costs" do
     conversations = [
       %{id: 1, title: "Printer", status: :paused, total_tokens: 12},
-      %{id: 2, title: nil, status: :idle, cost: 0.0123}
+      %{id: 2, title: nil, status: :idle, cost: 0.0123},
+      %{id: 3, cost: Decimal.new("2.500000000001"), unpriced_answers: 2, total_tokens: 9},
+      %{id: 4, cost: Decimal.new("0.000000000001"), unpriced_answers: nil},
+      %{id: 5, cost: nil, unpriced_answers: 2, total_tokens: 77},
+      %{id: 6, cost: struct(Ash.ForbiddenField, field: :cost), total_tokens: 66}
     ]
 
     page =
@@ -142,6 +146,10 @@ defmodule AshAgent.WebTest do
     assert page =~ ~s(href="/chat/1")
     assert page =~ "waits for you · 12 tokens"
     assert page =~ "$0.0123"
+    assert page =~ "$2.5000 and more"
+    assert page =~ "under $0.0001"
+    assert page =~ "77 tokens"
+    assert page =~ "66 tokens"
     assert page =~ "New conversation"
     assert page =~ ~r/href="\/chat\/2"[^>]*aria-current="page"/
     assert [_] = Regex.scan(~r/aria-current/, page)

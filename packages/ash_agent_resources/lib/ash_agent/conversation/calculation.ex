@@ -6,7 +6,10 @@ defmodule AshAgent.Conversation.Calculation do
   use Ash.Resource.Calculation
 
   alias AshAgent.{Collect, Context, Conversation, Store}
-  alias AshAgent.Runtime.Ended
+  alias AshAgent.Conversation.Row
+  alias AshAgent.Runtime.{Ended, Spent}
+
+  @spent Keyword.keys(Row.list_spent())
 
   @impl true
   def load(_query, opts, _context), do: if(opts[:show] == :stored, do: [], else: [:stored])
@@ -28,6 +31,11 @@ defmodule AshAgent.Conversation.Calculation do
     Collect.map(records, fn record ->
       with {:ok, ended} <- fetch_ended(store, record.stored), do: {:ok, ended && ended[name]}
     end)
+  end
+
+  def calculate([%resource{} | _] = records, [show: name], context) when name in @spent do
+    store = Conversation.Info.store(resource, context.tenant)
+    Collect.map(records, &spent(store, &1.stored, name))
   end
 
   def calculate(records, [show: name], _context),
@@ -86,6 +94,20 @@ defmodule AshAgent.Conversation.Calculation do
         {:error, Conversation.Error.exception(reason: reason)}
     end
   end
+
+  defp spent(_store, nil, _name), do: {:ok, nil}
+
+  defp spent(store, stored, name) do
+    case Spent.fetch(store, stored.id) do
+      {:ok, sums, _outcome} -> {:ok, show_sum(name, sums)}
+      {:error, reason} -> {:error, Conversation.Error.exception(reason: reason)}
+    end
+  end
+
+  defp show_sum(:cost, %{cost: cost}), do: cost && Decimal.new(1, cost, -12)
+  defp show_sum(:prices_digest, sums), do: sums.prices
+  defp show_sum(:unpriced_answers, sums), do: sums.unpriced
+  defp show_sum(name, sums), do: sums[name]
 
   defp show(:context, stored), do: stored.value
   defp show(:transcript, stored), do: transcript(stored)

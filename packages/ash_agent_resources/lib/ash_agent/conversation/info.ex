@@ -150,6 +150,8 @@ defmodule AshAgent.Conversation.Info do
     # A function is called when a run begins, which keeps what goes wrong in it.
     tools = fn -> tools(resource, record) end
     tools = if is_function(option(resource, :tools)), do: tools, else: tools.()
+    prices = make(option(resource, :prices))
+    given = if prices, do: [prices: prices] ++ given, else: given
     own = [llm: make(option(resource, :llm)), tools: tools]
     option(resource, :options) |> Keyword.merge(given) |> Keyword.merge(own)
   end

@@ -31,6 +31,7 @@ defmodule AshAgent.Conversation.Iteration do
 
       Ash.load!(conversation, [iterations: [:status, :content]], actor: user)
       Ash.aggregate!(MyApp.Chat.Iteration, {:tokens, :sum, field: :total_tokens}, actor: user)
+      Ash.sum!(MyApp.Chat.Iteration, :cost, actor: user)
 
   The rows are the store's, in the table `ash_agent_iterations`; repo, schema and tenants are those of the conversation's
   resource. Only the store writes them, in one statement that compares epoch and revision, so the resource's only action is `:read`.
@@ -44,6 +45,7 @@ defmodule AshAgent.Conversation.Iteration do
   | `status` | `:open` or `:completed` |
   | `started_at`, `completed_at` | times |
   | `total_tokens` | the tokens that the models reported for its answers |
+  | `cost`, `input_tokens`, `output_tokens`, `cached_tokens`, `cache_write_tokens`, `reasoning_tokens`, `unpriced_answers`, `prices_digest` | what was spent while it was the current one, see [Money](AshAgent.Conversation.html#module-money); `nil` for what a fork has from its source. After a rewind, what was spent on the one that had its number is in it, too |
   | `content` | the iteration, as `AshAgent.Context.get_iteration/2` returns it, without the system prompt |
   | `document` | the iteration as it is stored. Not public, and not selected unless asked for |
 

@@ -31,41 +31,72 @@ defmodule AshAgent.Conversation.Row do
     where h.conversation_id = c.id and jsonb_exists(h.document, ':ended') order by h.revision desc limit 1)
   """
 
+  # What writes have spent, see `AshAgent.Runtime.Spent`. Those of earlier releases have the tokens of an answer, and not its price.
+  @tokens ~w(input_tokens output_tokens cached_tokens cache_write_tokens reasoning_tokens)a
+  @spent "h.document -> ':spent'"
+  @cost "sum(cast(#{@spent} ->> ':cost' as numeric)) * 0.000000000001"
+  @prices "(array_agg(#{@spent} ->> ':prices' order by h.revision desc) filter (where jsonb_exists(#{@spent}, ':prices')))[1]"
+  @unpriced "sum(cast(coalesce(#{@spent} ->> ':unpriced', case when not jsonb_exists(h.document, ':spent') then '1' end) as bigint))"
+
+  @sums [cost: @cost, unpriced_answers: @unpriced, prices_digest: @prices] ++
+          for(
+            name <- @tokens,
+            do:
+              {name,
+               "sum(cast(coalesce(#{@spent}, h.document -> ':usage') ->> ':#{name}' as bigint))"}
+          )
+
+  @all "where h.conversation_id = c.id and (jsonb_exists(h.document, ':spent') or jsonb_exists(h.document, ':usage'))"
+
+  # As the index has it.
+  @one "where h.conversation_id = ? and cast(#{@spent} ->> ':iteration' as bigint) = ?"
+
   @columns [
-    status: "c.status",
-    last_outcome: "#{@ended} ->> 'outcome'",
-    last_error: "#{@ended} -> 'error'",
-    revision: "c.revision",
-    last_activity_at: "c.updated_at",
-    message_count: @messages,
-    due: @due
-  ]
+             status: "c.status",
+             last_outcome: "#{@ended} ->> 'outcome'",
+             last_error: "#{@ended} -> 'error'",
+             revision: "c.revision",
+             last_activity_at: "c.updated_at",
+             message_count: @messages,
+             due: @due
+           ] ++
+             for({name, sum} <- @sums, do: {name, "(select #{sum} from {history} as h #{@all})"})
 
   @doc "The names of these calculations."
   def list_shown, do: Keyword.keys(@columns)
 
+  @doc "The names and types of those that sum up what turns have spent."
+  def list_spent do
+    types = [cost: :decimal, unpriced_answers: :integer, prices_digest: :string]
+    for {name, _sum} <- @sums, do: {name, Keyword.get(types, name, :integer)}
+  end
+
   @impl true
-  def expression([show: name, conversation: resource], %{tenant: tenant}) do
+  def expression([{:show, name}, {of, resource}], %{tenant: tenant}) do
     # Ash looks at expressions before it knows their tenant. Only one that becomes SQL is refused.
     if tenant == nil and Info.schemas?(resource),
       do: call(:lazy, [{Info, :schema, [resource, nil]}]),
-      else: select(name, resource, Info.schema(resource, tenant))
+      else: select(of, name, resource, Info.schema(resource, tenant))
   end
 
-  defp select(name, resource, schema) do
+  defp select(:iterations_of, name, _resource, schema) do
+    sum = "(select #{@sums[name]} from {history} as h #{@one})"
+    call(:fragment, [name_tables(sum, schema), ref(:conversation_id), ref(:number)])
+  end
+
+  defp select(:conversation, name, resource, schema) do
     row = "(select #{@columns[name]} from {conversations} as c where c.id = ? || cast(? as text))"
-
-    # In a fragment, everything but the question marks is text.
-    select =
-      Map.get(%{status: "coalesce(#{row}, 'idle')"}, name, row)
-      |> String.replace(~r/\{(\w+)\}/, fn table ->
-        name = String.trim(table, "{") |> String.trim("}")
-        String.replace("#{schema}ash_agent_#{name}", "?", "\\?")
-      end)
-
-    key = ref(Info.primary_key(resource))
+    select = name_tables(Map.get(%{status: "coalesce(#{row}, 'idle')"}, name, row), schema)
     prefix = expr(type(^Info.prefix(resource), :string))
-    call(:fragment, [select, prefix, key])
+    call(:fragment, [select, prefix, ref(Info.primary_key(resource))])
+  end
+
+  # In a fragment, everything but the question marks is text.
+  defp name_tables(select, schema) do
+    String.replace(select, ~r/\{(\w+)\}/, fn table ->
+      name = String.trim(table, "{") |> String.trim("}")
+      String.replace("#{schema}ash_agent_#{name}", "?", "\\?")
+    end)
   end
 
   defp call(name, args), do: %Ash.Query.Call{name: name, args: args, operator?: false}

@@ -27,6 +27,7 @@ defmodule AshAgent.Conversation.Transformer do
     {:revision, :integer, []},
     {:last_activity_at, :utc_datetime_usec, []},
     {:due, :boolean, [public?: false]}
+    | for({name, type} <- Row.list_spent(), do: {name, type, []})
   ]
 
   # Lists of actions, as of an admin page, show it.

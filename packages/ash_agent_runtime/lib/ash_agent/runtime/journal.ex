@@ -45,7 +45,8 @@ defmodule AshAgent.Runtime.Journal do
   """
   def write(%__MODULE__{kept: kept} = journal, context, status, note) do
     if context == kept.value and journal.finished == [] and journal.taken == [] and
-         status in [nil, kept.status] and not match?(%{ended: %{"error" => _}}, note) do
+         status in [nil, kept.status] and not match?(%{ended: %{"error" => _}}, note) and
+         not is_map_key(note, :spent) do
       {:ok, journal}
     else
       opts = [finished: Enum.reverse(journal.finished), taken: journal.taken, note: note]

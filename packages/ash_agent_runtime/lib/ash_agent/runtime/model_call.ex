@@ -4,7 +4,9 @@ defmodule AshAgent.Runtime.ModelCall do
   # One call of the model: its answer, or the part of it that came, is added to the context.
 
   alias AshAgent.{Context, Deadline, LLM, Response}
+
   alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
+  alias AshAgent.Runtime.Spent
 
   @broken_off "interrupted: the answer broke off"
 
@@ -204,6 +206,8 @@ defmodule AshAgent.Runtime.ModelCall do
     metadata = %{usage: usage || %{}, finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
     if Events.heard?(run.events), do: tell_cache(run, context)
+    # Not before: who ends the run counts an answer that is not in the context.
+    Spent.add(run.underway, usage, cost)
     run = Run.put_context(run, context)
 
     # After a refusal the model would refuse again. Otherwise it goes on, or has not yet read that calls were cut off or malformed.
@@ -280,7 +284,9 @@ defmodule AshAgent.Runtime.ModelCall do
     with %Response{} = response <- partial_response(answer),
          response = Response.interrupt(response, elem(reason, 0)),
          {:ok, context} <- add_partial(run, response, answer.first) do
-      {run, _cost} = count_answer(run, context, response, Response.usage(response))
+      usage = Response.usage(response)
+      {run, cost} = count_answer(run, context, response, usage)
+      Spent.add(run.underway, usage, cost)
       %{run | context: context}
     else
       _nothing_came -> count_failed(run, reason)
@@ -289,11 +295,13 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # A stream of which nothing was delivered may have reported tokens. They are billed, and leave no message.
   defp count_failed(run, {:llm_error, %LLM.Error{response: %Response{} = response}}) do
-    with {:ok, context} <- add_partial(run, response, nil) do
-      {counted, _cost} = count_answer(run, context, response, Response.usage(response))
+    with %{} = usage <- Response.usage(response),
+         {:ok, context} <- add_partial(run, response, nil) do
+      {counted, cost} = count_answer(run, context, response, usage)
+      Spent.add(run.underway, usage, cost)
       %{counted | tokens: run.tokens}
     else
-      {:error, _error} -> run
+      _nothing_reported -> run
     end
   end
 

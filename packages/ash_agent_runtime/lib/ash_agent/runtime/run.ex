@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.Run do
 
   alias AshAgent.{Context, Deadline, LLM, Response}
   alias AshAgent.Runtime.{Authority, Bounds, Ended, Error, Events, Gate, Journal, Options, Output}
-  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Tool, ToolExecutor, TypedAnswer}
+  alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Spent, Tool, ToolExecutor, TypedAnswer}
   alias AshAgent.Runtime.Underway
 
   # The settings, which stay the same:
@@ -249,10 +249,12 @@ defmodule AshAgent.Runtime.Run do
 
   def flush(run, status, note) do
     calls = if run.call_notes == [], do: %{}, else: %{calls: Enum.reverse(run.call_notes)}
-    note = Map.merge(note, calls)
+    spent = Spent.note(run.underway, run.events.metadata[:iteration], run.prices)
+    note = note |> Map.merge(calls) |> Map.merge(spent)
 
     case Journal.write(run.journal, run.context, status, note) do
       {:ok, journal} ->
+        Spent.subtract(run.underway, spent)
         if run.watch, do: run.watch.({:kept, journal.kept})
         %{run | journal: journal, call_notes: []}
 

@@ -223,8 +223,8 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc "Changes the stored conversation, and nothing else. Returns `{:ok, claim}` or an error."
-  def change(%__MODULE__{} = claim, fun) do
-    with {:ok, claim} <- refresh(claim), do: append(claim, fun.(claim.kept.value), [])
+  def change(%__MODULE__{} = claim, fun, note \\ %{}) do
+    with {:ok, claim} <- refresh(claim), do: append(claim, fun.(claim.kept.value), note: note)
   end
 
   @doc "Takes messages out of those that wait. Returns `{:ok, claim}` or an error."

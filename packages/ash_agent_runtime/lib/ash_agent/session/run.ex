@@ -17,7 +17,7 @@ defmodule AshAgent.Session.Run do
     Result
   }
 
-  alias AshAgent.Runtime.{Sealed, Underway}
+  alias AshAgent.Runtime.{Sealed, Spent, Underway}
   alias AshAgent.Session.{Claim, Client, Ending, Job, Options, Parked, State}
   alias AshAgent.Trace.Caller
 
@@ -501,12 +501,25 @@ defmodule AshAgent.Session.Run do
     answer = Map.merge(%{context: context, iterations: 0}, partial(session))
     answers = if session.response, do: [%{call: :answer, facts: answer}], else: []
 
-    with [_ | _] = cut <- answers ++ Underway.list_cut(run.underway, context[:id]),
-         {:ok, claim} <- Claim.change(%{claim | stale?: true}, &Underway.note_cut(&1, cut)) do
+    cut = answers ++ Underway.list_cut(run.underway, context[:id])
+    note = spent(session)
+    change = if cut == [], do: & &1, else: &Underway.note_cut(&1, cut)
+
+    with true <- claim != nil and (cut != [] or note != %{}),
+         {:ok, claim} <- Claim.change(%{claim | stale?: true}, change, note) do
       %{session | claim: claim}
     else
       _none_or_unknown -> session
     end
+  end
+
+  # What a run that was killed has not written, with the part of an answer that came.
+  defp spent(%{run: nil}), do: %{}
+
+  defp spent(%{run: %{underway: table}, context: context, runtime: runtime} = session) do
+    %{usage: usage, cost: cost} = partial(session)
+    if session.response, do: Spent.add(table, if(usage != %{}, do: usage), cost)
+    Spent.note(table, context.current_iteration, runtime[:prices] || [])
   end
 
   # A message of a conversation that was deleted is gone with it.
@@ -670,7 +683,8 @@ defmodule AshAgent.Session.Run do
   # The session's own change at the end of a turn stays even if it cannot be stored: the conversation goes on from here.
   # Returns the session, and the result of the store.
   defp end_turn(session, context, reason) do
-    {session, written} = write_turn(session, context, Ended.note({:failed, reason}))
+    note = Map.merge(Ended.note({:failed, reason}), spent(session))
+    {session, written} = write_turn(session, context, note)
     tell_change(session, context)
     {State.put_context(session, context), written}
   end

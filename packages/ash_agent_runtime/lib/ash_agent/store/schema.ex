@@ -32,7 +32,7 @@ defmodule AshAgent.Store.Schema do
   defp partition(statement, _count), do: [statement]
 
   # Version 2 finds these words as well.
-  def down(:postgres, 3), do: []
+  def down(:postgres, 3), do: ["drop index if exists {history_spent}"]
 
   # The parents that it has filled in stay.
   def down(_dialect, 2), do: for(table <- ~w(texts blobs), do: "drop table if exists {#{table}}")
@@ -168,7 +168,7 @@ defmodule AshAgent.Store.Schema do
       ]
   end
 
-  # Words as SQLite cuts them. A row that is written while this runs has words that are newer than the document that this reads.
+  # What an iteration cost is found by its number. Words are as SQLite cuts them. A row that is written while this runs has words that are newer than the document that this reads.
   defp statements(:postgres, 3) do
     [
       """
@@ -176,6 +176,11 @@ defmodule AshAgent.Store.Schema do
       from {texts} as s join {iterations} as i
         on i.conversation_id = s.conversation_id and i.branch = s.branch and i.number = s.number
       where t.conversation_id = s.conversation_id and t.branch = s.branch and t.number = s.number and t.at = s.at
+      """,
+      """
+      create index if not exists ash_agent_history_spent
+      on {on_history} (conversation_id, cast(document -> ':spent' ->> ':iteration' as bigint))
+      where document -> ':spent' ->> ':iteration' is not null
       """
     ]
   end

@@ -12,9 +12,16 @@ defmodule AshAgent.Trace.Plug do
   With Plug alone it is `forward "/conversations", to: AshAgent.Trace.Plug, init_opts: [...]`. It needs `:plug`, which every application with
   Phoenix has.
 
-  The list shows the status of each conversation, when it changed, its iterations, its failed requests, and with `:prices` its cost. Sessions
+  The list shows the status of each conversation, when it changed, its iterations, its failed requests, its cost, the models that answered, how its
+  last turn ended, and its tokens, as `AshAgent.Trace.Stored.list/2` has them, with the sums. Sessions
   of this node are shown live, even if nothing is stored, and other conversations as they were last written. Nothing is
   claimed, started or changed. The pages have neither forms nor scripts, except for a conversation's own page, see `AshAgent.Trace.to_html/2`.
+
+  A model, an outcome and a day in the list are links to the conversations that have it. In the address, `model`, `outcome`, `day=2026-11-26` (UTC) and
+  `above=0.5`, dollars, can be combined; anything else there is the status 400. The sums are of all that were found among the `:most` that changed last, or
+  that could be looked at in five seconds; the page says how many it looked at. What has no known cost is counted apart.
+
+  `?id=ID&format=csv` is the account of a conversation, see `AshAgent.Trace.to_csv/2`.
 
   Conversations are private, so `:allow?` is required and called for each request; without permission, the status is 403.
 
@@ -24,6 +31,7 @@ defmodule AshAgent.Trace.Plug do
   use AshAgent.Arguments
 
   alias AshAgent.{Options, Prices, Session, Sessions, Store, Trace}
+  alias AshAgent.Runtime.Ended
   alias AshAgent.Trace.Stored
 
   @compile {:no_warn_undefined, Plug.Conn}
@@ -37,10 +45,16 @@ defmodule AshAgent.Trace.Plug do
              [type_doc: "a name or a function of arity 0", default: nil],
              "the name of an `AshAgent.Sessions`, or a function that returns a list of sessions. Defaults to none."},
             {:limit, :pos_integer, [default: 50],
-             "how many stored conversations are listed, those that changed last."}
+             "how many stored conversations are listed, those that changed last."},
+            {:most, :pos_integer, [default: 500],
+             "how many stored conversations are looked at for a list with filters."}
           ]) ++ Prices.schema()
 
   @moduledoc @moduledoc <> Options.docs(@schema)
+
+  @filters ~w(model outcome day above)
+  @valid "<p>Expected model to be a name, outcome one of #{Enum.join(Ended.outcomes(), ", ")}, day a date such as 2026-11-26, and " <>
+           "above an amount of dollars such as 0.5.</p>"
 
   # A session that is just storing replies after that.
   @patience 2_000
@@ -74,10 +88,11 @@ defmodule AshAgent.Trace.Plug do
   @doc since: "0.1.0"
   @spec call(struct(), keyword()) :: struct()
   def call(conn, checked) when is_map(conn) and is_list(checked) do
-    {status, html, policy} = answer(conn, checked)
+    {status, body, policy} = answer(conn, checked)
+    {type, body} = with {:csv, rows} <- body, do: {"csv", rows}, else: (html -> {"html", html})
 
     headers = [
-      {"content-type", "text/html; charset=utf-8"},
+      {"content-type", "text/#{type}; charset=utf-8"},
       {"content-security-policy", policy},
       {"cache-control", "no-store"},
       {"referrer-policy", "no-referrer"},
@@ -85,7 +100,7 @@ defmodule AshAgent.Trace.Plug do
     ]
 
     put = fn {name, value}, conn -> Plug.Conn.put_resp_header(conn, name, value) end
-    headers |> Enum.reduce(conn, put) |> Plug.Conn.send_resp(status, html)
+    headers |> Enum.reduce(conn, put) |> Plug.Conn.send_resp(status, body)
   end
 
   defp answer(%{method: method}, _opts) when method not in ["GET", "HEAD"],
@@ -105,38 +120,59 @@ defmodule AshAgent.Trace.Plug do
 
   ## A conversation
 
+  defp show(%{"id" => id, "format" => "csv"}, opts) do
+    running = Enum.find(list_running(opts), &(&1.id == id))
+    fetch = fn -> show_stored(id, opts, &Store.fetch/2, &csv(&1.value, id, opts)) end
+    if running, do: csv(running.shown, id, opts), else: fetch.()
+  end
+
   defp show(%{"id" => id}, opts) do
     case Enum.find(list_running(opts), &(&1.id == id)) do
-      nil ->
-        show_stored(id, opts)
-
-      %{shown: context} ->
-        {200, Trace.to_html(context, title: id, prices: opts[:prices]), frame_policy()}
+      nil -> show_stored(id, opts, &Stored.to_html(&1, &2, prices: opts[:prices]), &html/1)
+      %{shown: context} -> html(Trace.to_html(context, title: id, prices: opts[:prices]))
     end
   end
 
-  defp show(_query, opts) do
-    running = list_running(opts)
+  defp show(query, opts) do
+    query = for name <- @filters, query[name] not in [nil, ""], into: %{}, do: {name, query[name]}
+    filters = for {name, text} <- query, do: {String.to_existing_atom(name), read(name, text)}
 
-    case list_stored(opts) do
-      {:ok, stored} ->
-        ids = for row <- running, do: row.id
-        rows = running ++ Enum.reject(stored, &(&1.id in ids))
-        rows = Enum.sort_by(rows, & &1.updated_at, {:desc, DateTime})
-        page(200, "Conversations", table(rows, opts))
-
-      {:error, error} ->
-        show_failure(error)
+    with false <- Enum.any?(filters, &match?({_name, nil}, &1)),
+         running = Enum.filter(list_running(opts), &Stored.meets?(&1, filters)),
+         {:ok, stored, looked} <- find_stored(filters ++ opts) do
+      ids = for row <- running, do: row.id
+      rows = running ++ Enum.reject(stored, &(&1.id in ids))
+      rows = Enum.sort_by(rows, & &1.updated_at, {:desc, DateTime})
+      shown = Enum.take(rows, opts[:limit] + length(running))
+      page(200, "Conversations", [sums(rows, looked, query), table(shown, query, opts)])
+    else
+      true -> page(400, "The address has a filter that is not valid", @valid)
+      {:error, error} -> show_failure(error)
     end
+  end
+
+  defp read("model", text), do: if(String.valid?(text) and byte_size(text) <= 800, do: text)
+  defp read("outcome", text), do: Enum.find(Ended.outcomes(), &(Atom.to_string(&1) == text))
+
+  # The next day is one, too.
+  defp read("day", text) do
+    with {:ok, day} <- Date.from_iso8601(text),
+         do: if(day.year in 1..9998, do: day),
+         else: (_ -> nil)
+  end
+
+  defp read("above", text) do
+    with [_, whole | rest] <- Regex.run(~r/\A(\d{1,6})(?:\.(\d{1,12}))?\z/, text),
+         do: String.to_integer(whole <> String.pad_trailing(Enum.join(rest), 12, "0"))
   end
 
   defp show_failure(error),
     do: page(503, "The store did not answer", ["<p>", escape(Exception.message(error)), "</p>"])
 
-  defp show_stored(id, opts) do
+  defp show_stored(id, opts, fetch, show) do
     with true <- String.valid?(id) and opts[:store] != nil,
-         {:ok, html} <- Stored.to_html(store(opts), id, prices: opts[:prices]) do
-      {200, html, frame_policy()}
+         {:ok, found} <- fetch.(store(opts), id) do
+      show.(found)
     else
       {:error, %Store.Error{} = error} -> show_failure(error)
       _nothing -> page(404, "There is no such conversation", [])
@@ -144,17 +180,17 @@ defmodule AshAgent.Trace.Plug do
   end
 
   # The page has its own policy, which cannot name the sites that may frame it.
-  defp frame_policy, do: "frame-ancestors 'self'"
+  defp html(page), do: {200, page, "frame-ancestors 'self'"}
+
+  defp csv(shown, id, opts),
+    do: {200, {:csv, Trace.to_csv(shown, id: id, prices: opts[:prices])}, @policy}
 
   ## What there is
 
   defp store(opts), do: if(is_function(opts[:store], 0), do: opts[:store].(), else: opts[:store])
 
-  defp list_stored(opts) do
-    if opts[:store],
-      do: Stored.list(store(opts), Keyword.take(opts, [:limit, :prices])),
-      else: {:ok, []}
-  end
+  defp find_stored(opts),
+    do: if(opts[:store], do: Stored.find(store(opts), opts), else: {:ok, [], 0})
 
   defp list_running(opts) do
     sessions =
@@ -176,7 +212,8 @@ defmodule AshAgent.Trace.Plug do
     status = Session.status(session)
     context = Session.context(session)
     status = if is_tuple(status), do: elem(status, 0), else: status
-    [Map.put(Stored.describe(context, status, context[:updated_at], prices), :shown, context)]
+    row = Stored.describe(context, status, context[:updated_at], prices)
+    [row |> Stored.add_requests(context, prices) |> Map.put(:shown, context)]
   catch
     :exit, _reason -> []
   end
@@ -190,30 +227,70 @@ defmodule AshAgent.Trace.Plug do
     {status, [head, "<body><h1>#{title}</h1>", body, "</body></html>"], @policy}
   end
 
-  defp table(rows, opts) do
-    heads = ["Conversation", "Status", "Changed (UTC)", "Iterations", "Failed requests"]
-    heads = if opts[:prices] != [], do: heads ++ ["Cost"], else: heads
-    heads = for head <- heads, do: ["<th scope=\"col\">", head, "</th>"]
+  # All that were found, with what is not known apart.
+  defp sums(rows, looked, query) do
+    sum = fn numbers -> numbers |> Enum.filter(& &1) |> Enum.sum() end
 
-    rows = Enum.map(rows, &row(&1, opts))
+    [input, output] =
+      for name <- [:input_tokens, :output_tokens], do: sum.(Enum.map(rows, & &1.usage[name]))
+
+    unknown = Enum.count(rows, &(&1.cost == nil or &1.usage[:unpriced] != nil))
+    cost = rows |> Enum.map(& &1.cost) |> sum.() |> Stored.format_cost()
+    apart = if unknown > 0, do: ", and what #{unknown} of them cost is not known", else: ""
+    found = "#{length(rows)} found, among #{looked} stored ones and those in sessions: "
+    words = "#{found}#{cost}#{apart}; #{input} tokens in, #{output} out"
+
+    chosen =
+      for {name, text} <- query,
+          do: [" · ", link(Map.delete(query, name), "not only #{name} #{text}")]
+
+    ["<p>", words, chosen, "</p>"]
+  end
+
+  @heads String.split(
+           "Conversation,Status,Changed (UTC),Iterations,Failed requests,Cost,Models,Last turn,Day",
+           ","
+         ) ++
+           ["Tokens in", "Tokens out", "Account"]
+
+  defp table(rows, query, opts) do
+    heads = for head <- @heads, do: ["<th scope=\"col\">", head, "</th>"]
+    plain = if opts[:prices] == [], do: 5, else: 6
+    # What was always there, and what has been added since.
+    tags = List.duplicate("<td>", plain) ++ List.duplicate("<td class=\"more\">", 12 - plain)
+
+    cells = fn row ->
+      for {tag, cell} <- Enum.zip(tags, cells(row, query)), do: [tag, cell, "</td>"]
+    end
+
+    rows = for row <- rows, do: ["<tr>", cells.(row), "</tr>"]
     ["<table><thead><tr>", heads, "</tr></thead><tbody>", rows, "</tbody></table>"]
   end
 
-  defp row(row, opts) do
-    link = ["<a href=\"?", escape(URI.encode_query(id: row.id)), "\">", escape(row.id), "</a>"]
+  defp cells(row, query) do
+    session = if Map.has_key?(row, :shown), do: ", in a session", else: ""
+    at = row.updated_at |> DateTime.truncate(:second) |> DateTime.to_naive()
+    failed = if row.failures > 0, do: " class=\"failed\"", else: ""
+    choose = fn name, value -> link(Map.put(query, name, value), to_string(value)) end
 
-    status =
-      if Map.has_key?(row, :shown), do: "#{row.status}, in a session", else: "#{row.status}"
-
-    at = row.updated_at |> DateTime.truncate(:second) |> DateTime.to_naive() |> to_string()
-
-    failures =
-      if row.failures > 0, do: ["<span class=\"failed\">#{row.failures}</span>"], else: "0"
-
-    cells = [link, status, at, to_string(row.iterations), failures]
-    cells = if opts[:prices] != [], do: cells ++ [Stored.format_cost(row.cost)], else: cells
-    ["<tr>", for(cell <- cells, do: ["<td>", cell, "</td>"]), "</tr>"]
+    [
+      link(%{id: row.id}, row.id),
+      "#{row.status}#{session}",
+      to_string(at),
+      to_string(row.iterations),
+      ["<span", failed, ">", to_string(row.failures), "</span>"],
+      Stored.format_cost(row.cost),
+      row.models |> Enum.map(&choose.("model", &1)) |> Enum.intersperse(", "),
+      if(row.outcome, do: choose.("outcome", row.outcome), else: ""),
+      choose.("day", DateTime.to_date(row.updated_at)),
+      to_string(row.usage[:input_tokens]),
+      to_string(row.usage[:output_tokens]),
+      link(%{id: row.id, format: "csv"}, "CSV")
+    ]
   end
+
+  defp link(query, words),
+    do: ["<a href=\"?", escape(URI.encode_query(query)), "\">", escape(words), "</a>"]
 
   # Characters that are not seen, or turn a text round, would make another id of an id.
   defp escape(text) do

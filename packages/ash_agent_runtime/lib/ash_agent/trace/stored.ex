@@ -10,7 +10,8 @@ defmodule AshAgent.Trace.Stored do
 
   use AshAgent.Arguments
 
-  alias AshAgent.{ChatContext, Context, Options, Prices, Store, Trace}
+  alias AshAgent.{ChatContext, Context, Deadline, Options, Prices, Store, Trace}
+  alias AshAgent.Runtime.{Ended, Spent}
   alias AshAgent.Store.Error
 
   @masked Options.schema([
@@ -34,8 +35,18 @@ defmodule AshAgent.Trace.Stored do
   @list Options.schema([
           {:status, {:in, Store.Conversation.statuses()},
            "only those of this status. Defaults to all."},
-          {:limit, :pos_integer, [default: 20], "how many, those that changed last."}
+          {:limit, :pos_integer, [default: 20], "how many, those that changed last."},
+          {:model, :string, "only those in which this model answered."},
+          {:outcome, {:in, Ended.outcomes()}, "only those whose last turn ended so."},
+          {:day, {:struct, Date}, "only those that changed last on this day, in UTC."},
+          {:above, :non_neg_integer,
+           "only those that cost more than this, in 10^-12 US dollars."},
+          {:most, :pos_integer, [default: 500],
+           "how many are looked at for these four. Nor is more than five seconds."}
         ]) ++ Prices.schema()
+
+  # Milliseconds.
+  @patience 5_000
 
   # Sub-agents of a conversation that are shown.
   @children 1_000
@@ -91,7 +102,9 @@ defmodule AshAgent.Trace.Stored do
   Returns `{:ok, rows}` with the conversations that changed last, or `{:error, error}`.
 
   A row has the `:id`, the `:status`, `:updated_at`, how many `:iterations` and `:failures` there are
-  (see `AshAgent.Context.Audit.failures/1`), and with `:prices` the `:cost` in 10^-12 US dollars, `nil` where a model has no price. Each row's
+  (see `AshAgent.Context.Audit.failures/1`), the `:models` that answered, the `:outcome` of the last turn, the `:usage`, and the `:cost` in 10^-12
+  US dollars: what its turns cost when they ran with `:prices`, sub-agents included; otherwise, with `:prices` here, what the answers of the log cost, and
+  else `nil`. What a fork has from its source counts there. Each row's
   conversation is loaded, so a list of 20 takes as long as opening 20.
 
   ## Options
@@ -110,22 +123,78 @@ defmodule AshAgent.Trace.Stored do
   @spec list(Store.t(), keyword()) :: {:ok, [map()]} | {:error, Error.t()}
   def list(store, opts \\ []) do
     opts = Options.validate!(opts, @list)
+    with {:ok, found, _looked} <- find(store, opts), do: {:ok, Enum.take(found, opts[:limit])}
+  end
 
-    with {:ok, %{conversations: found}} <-
-           Store.list(store, Keyword.take(opts, [:status, :limit])),
-         do: {:ok, Enum.flat_map(found, &row(store, &1, opts[:prices]))}
+  @filters [:model, :outcome, :day, :above]
+
+  @doc false
+  # Returns `{:ok, rows, looked}` with all that were found among so many, of which a list without filters has as many as it shows.
+  def find(store, opts) do
+    filters = Keyword.take(opts, @filters)
+    most = if filters == [], do: opts[:limit], else: opts[:most]
+    listed = [limit: most] ++ Keyword.take(opts, [:status]) ++ day(filters[:day])
+    deadline = Deadline.new(@patience)
+
+    with {:ok, %{conversations: kept}} <- Store.list(store, listed) do
+      looked = for one <- kept, Deadline.left(deadline) > 0, do: row(store, one, opts[:prices])
+
+      {:ok, looked |> Enum.concat() |> Enum.filter(&meets?(&1, filters)), length(looked)}
+    end
+  end
+
+  defp day(nil), do: []
+
+  defp day(day) do
+    [since, until] = for date <- [day, Date.add(day, 1)], do: DateTime.new!(date, ~T[00:00:00])
+    [since: since, until: until]
+  end
+
+  @doc false
+  def meets?(row, filters) do
+    Enum.all?(filters, fn
+      {:model, model} -> model in row.models
+      {:outcome, outcome} -> row.outcome == outcome
+      {:day, day} -> DateTime.to_date(row.updated_at) == day
+      {:above, cost} -> row.cost != nil and row.cost > cost
+    end)
   end
 
   # One that was deleted in the meantime has no row.
   defp row(store, %{id: id} = kept, prices) do
-    case Store.fetch(store, id) do
-      {:ok, %{value: shown}} ->
-        row = shown |> active() |> describe(kept.status, kept.updated_at, prices)
-        [%{row | id: id}]
-
-      {:error, _reason} ->
-        []
+    with {:ok, %{value: shown}} <- Store.fetch(store, id),
+         {:ok, spent, outcome} <- Spent.fetch(store, id) do
+      context = active(shown)
+      row = describe(context, kept.status, kept.updated_at, nil)
+      [%{add_requests(row, context, prices) | id: id, outcome: outcome} |> put_paid(spent)]
+    else
+      {:error, _reason} -> []
     end
+  end
+
+  # Where all has been paid for, that counts, and no price of today.
+  defp put_paid(row, %{cost: cost, unpriced: nil} = spent) when cost != nil,
+    do: %{row | cost: cost, usage: spent}
+
+  defp put_paid(%{cost: nil} = row, %{input_tokens: input} = spent) when input != nil,
+    do: %{row | cost: spent.cost, usage: spent}
+
+  defp put_paid(row, _spent), do: row
+
+  @doc false
+  # Adds what the answers tell, but for those that a fork has from another conversation.
+  def add_requests(row, context, prices) do
+    since = with %{iteration: number} <- context[:origin], do: number, else: (nil -> 1)
+    account = Context.Audit.account(context, prices: prices || [], since: since)
+
+    usage =
+      Enum.reduce(account.requests, %{}, fn one, sums ->
+        Map.merge(sums, one.usage, fn _, a, b -> a + b end)
+      end)
+
+    models = for %{model: model} when model != nil <- account.requests, uniq: true, do: model
+    cost = if prices not in [nil, []], do: account.cost
+    Map.merge(row, %{models: models, outcome: nil, usage: usage, cost: cost})
   end
 
   @doc false

@@ -116,6 +116,153 @@ defmodule AshAgent.Trace.PlugTest do
     assert [["c1", "idle, in a session", _, "1", "0"]] = rows
   end
 
+  describe "the money of conversations" do
+    # Each conversation with its model, what it costs in 10^-12 dollars, and how its turn ended.
+    @turns [
+      {"cheap", "m", 1_000_000_000, :answered},
+      {"dear", "m", 700_000_000_000, :length},
+      {"other", "<b>\u202e&\"", 20_000_000_000, :answered},
+      {"unknown", "free", nil, :answered}
+    ]
+
+    defp paid do
+      store = store([])
+
+      for {id, model, cost, outcome} <- @turns do
+        prices = [
+          %{model: "m", input: 1, output: 1},
+          %{model: "<b>\u202e&\"", input: 1, output: 1}
+        ]
+
+        answer = %{
+          content: "x",
+          model: model,
+          usage: %{input_tokens: cost || 5, output_tokens: 0}
+        }
+
+        answer = if outcome == :length, do: Map.put(answer, :finish_reason, :length), else: answer
+        {:ok, kept} = Store.create(store, Context.new("Hi", id: id))
+        {:ok, kept} = Store.claim(store, kept.id, owner: "r", lease: 60_000)
+        opts = [llm: fn _ -> {:ok, answer} end, prices: prices, store: store, kept: kept]
+        {:ok, %{kept: kept}} = AshAgent.Runtime.run(kept.value, opts)
+        {:ok, _} = Store.release(store, kept)
+      end
+
+      store
+    end
+
+    defp found(query, opts) do
+      conn = get(query, opts)
+      assert conn.status == 200
+      ids = for [_, id] <- Regex.scan(~r/<td><a href="\?id=([^"&]*)">/, conn.resp_body), do: id
+      [_, sums] = Regex.run(~r{<p>(.*?)</p>}s, conn.resp_body)
+      {Enum.sort(ids), sums}
+    end
+
+    test "is found by model, outcome, day and cost, with the sums of what was found" do
+      store = paid()
+      {:ok, kept} = Store.fetch(store, "cheap")
+      day = Date.to_iso8601(DateTime.to_date(kept.updated_at))
+      model = URI.encode_query(model: "<b>\u202e&\"")
+
+      for {query, ids, cost, apart?} <- [
+            {"", ~w(cheap dear other unknown), "$0.7210", true},
+            {"model=m", ~w(cheap dear), "$0.7010", false},
+            {"model=m&outcome=length", ~w(dear), "$0.7000", false},
+            {"outcome=answered", ~w(cheap other unknown), "$0.0210", true},
+            {"above=0.01", ~w(dear other), "$0.7200", false},
+            {"above=0.02", ~w(dear), "$0.7000", false},
+            {"day=#{day}&above=0", ~w(cheap dear other), "$0.7210", false},
+            {"day=2001-01-01", [], "$0.0000", false},
+            {"model=none&day=", [], "$0.0000", false},
+            {model, ~w(other), "$0.0200", false}
+          ] do
+        assert {^ids, sums} = found(query, store: store)
+        assert sums =~ cost
+        assert sums =~ "is not known" == apart?
+      end
+
+      {_ids, sums} = found("outcome=answered", store: store)
+      assert sums =~ "3 found"
+      assert sums =~ "21000000005 tokens in"
+      # What was paid counts, and not what it would cost now; where nothing was paid, that does.
+      {_ids, sums} = found("", store: store, prices: [%{model: :any, input: 2, output: 2}])
+      assert sums =~ "$0.7210"
+      refute sums =~ "is not known"
+    end
+
+    test "a fork counts once" do
+      store = paid()
+      {:ok, kept} = Store.fetch(store, "dear")
+      context = Context.add_user_message(kept.value, "And?")
+      {:ok, _} = Store.create(store, Context.fork(context, id: "fork"))
+      {_ids, sums} = found("", store: store, prices: [%{model: :any, input: 0, output: 0}])
+      assert sums =~ "5 found"
+      assert sums =~ "$0.7210"
+    end
+
+    test "is looked for among so many" do
+      store = paid()
+      assert {_ids, "2 found, among 2 stored" <> _} = found("", store: store, limit: 2)
+      assert {[_], sums} = found("above=0", store: store, limit: 1)
+      assert sums =~ "3 found, among 4 stored"
+      assert {_, sums} = found("above=0", store: store, most: 2)
+      assert sums =~ "among 2 stored"
+    end
+
+    test "links to what it shows, and escapes all of it" do
+      store = paid()
+      page = get("model=" <> URI.encode_www_form(~s(<script>"&\u202e)), store: store).resp_body
+      refute page =~ "<script" or page =~ "\u202e"
+      page = get("", store: store).resp_body
+      refute page =~ "<b>" or page =~ "\u202e"
+
+      for [_, query] <- Regex.scan(~r/href="\?([^"]*)"/, page),
+          do: assert(get(String.replace(query, "&amp;", "&"), store: store).status == 200)
+    end
+
+    test "takes no filter that is not one" do
+      for query <- [
+            "day=yesterday",
+            "day=2026-13-01",
+            "day=9999-12-31",
+            "day=-0001-01-01",
+            "above=-1",
+            "above=1e9",
+            "above=1.1234567890123",
+            "above=x",
+            "outcome=SECRET",
+            "model=%ff",
+            "model=" <> String.duplicate("m", 801)
+          ] do
+        page = get(query, store: paid())
+        assert page.status == 400
+        refute page.resp_body =~ "SECRET"
+        assert page.resp_body =~ "2026-11-26"
+      end
+    end
+
+    test "the account of one is CSV" do
+      store = store([Context.new("x", id: "=1")])
+      price = [%{model: :any, input: 1, output: 1}]
+      assert get("id=nobody&format=csv", store: store).status == 404
+      csv = get("id=dear&format=csv", store: paid(), prices: price)
+      assert {"content-type", "text/csv; charset=utf-8"} in csv.resp_headers
+      assert [header, line, ""] = String.split(csv.resp_body, "\r\n")
+      assert header =~ "verdict,cause,cost_usd"
+      assert line =~ ~s("dear",1,) and line =~ "0.700000000000"
+
+      {:ok, session} =
+        Session.start_link(llm: LLM.Scripted.new([%{content: "x", usage: %{input_tokens: 9}}]))
+
+      {:ok, _} = Session.prompt(session, "Hi")
+      id = Session.context(session)[:id]
+      csv = get("id=#{id}&format=csv", sessions: fn -> [session] end)
+      assert [_header, _line, ""] = String.split(csv.resp_body, "\r\n")
+      assert get("id=dear&format=csv", store: paid(), allow?: fn _ -> false end).status == 403
+    end
+  end
+
   test "is closed unless the application opens it, and only reads" do
     opts = [store: store([Context.new("SECRET", id: "SECRET")])]
     assert_raise ArgumentError, ~r/:allow\?/, fn -> AshAgent.Trace.Plug.init(opts) end

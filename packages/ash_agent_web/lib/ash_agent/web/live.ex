@@ -53,7 +53,7 @@ defmodule AshAgent.Web.Live do
       end
 
   Everything that the page does is an action of the resource, called with the actor and the tenant, so its policies decide who sees and does
-  what. What an action refuses is shown in words. A message on a topic only makes the page read again: it shows nothing of it.
+  what. The list shows what a conversation cost, if its resource has `prices` and the database adds them up. What an action refuses is shown in words. A message on a topic only makes the page read again: it shows nothing of it.
 
   A page that is opened, or connects again, in the middle of an answer shows what has come of it and goes on from there. A message that is sent twice,
   by a second click or by the form after a reconnect, is said once. While the agent works, a message goes into the turn that runs if `:say` has
@@ -169,7 +169,9 @@ defmodule AshAgent.Web.Live do
         do: :last_activity_at,
         else: :updated_at
 
-    query = resource |> Ash.Query.load(:status) |> Ash.Query.sort([{at, :desc}])
+    # Where the database adds it up.
+    money = Enum.filter([:cost, :unpriced_answers], &Ash.Resource.Info.sortable?(resource, &1))
+    query = resource |> Ash.Query.load([:status | money]) |> Ash.Query.sort([{at, :desc}])
     query = if chat.list[:page], do: query, else: Ash.Query.limit(query, 50)
 
     case Ash.read(query, Keyword.merge(chat.list, rights(chat))) do

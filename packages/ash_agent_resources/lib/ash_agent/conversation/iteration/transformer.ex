@@ -8,7 +8,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
   import Ash.Expr
 
   alias Ash.Resource.Builder
-  alias AshAgent.Conversation.Info
+  alias AshAgent.Conversation.{Info, Row}
   alias AshAgent.Conversation.Iteration.{Content, Key, Known, Readable}
   alias Spark.Dsl.Transformer
 
@@ -24,7 +24,7 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
          {:ok, dsl} <- relationship(dsl, conversation),
          {:ok, dsl} <- Builder.add_new_action(dsl, :read, :read, primary?: true),
          {:ok, dsl} <- Builder.add_preparation(dsl, Known),
-         {:ok, dsl} <- calculations({:ok, dsl}),
+         {:ok, dsl} <- calculations(spent(dsl, conversation)),
          do: {:ok, policy(dsl)}
   end
 
@@ -125,6 +125,13 @@ defmodule AshAgent.Conversation.Iteration.Transformer do
     |> calculation(:completed_at, :utc_datetime_usec, time("completed_at"))
     |> calculation(:total_tokens, :integer, tokens())
     |> calculation(:content, :map, Content)
+  end
+
+  # A fork has iterations of another conversation, which has paid for them.
+  defp spent(dsl, conversation) do
+    for {name, type} <- Row.list_spent(), reduce: {:ok, dsl} do
+      state -> calculation(state, name, type, {Row, show: name, iterations_of: conversation})
+    end
   end
 
   # After the policies of the resource, so that a bypass of it is one.
