@@ -159,6 +159,10 @@ defmodule AshAgent.Runtime.ToolCalls do
         ask = &ask_about(&1, id, arguments, shown)
         record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
 
+      {:question, %{arguments: arguments} = call} ->
+        ask = &ask_question(&1, id, arguments)
+        record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
+
       {:deny, by, reason} ->
         Events.emit_decision(run.events, call, :denied, by, started)
         batch |> update_context(&deny(&1, id, shown == :error, by, reason)) |> check()
@@ -193,6 +197,14 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp ask_about(context, id, arguments, _others),
     do: Context.Calls.ask_about_tool_call(context, id, arguments)
+
+  defp ask_question(context, id, arguments) do
+    asked? = &match?(%{id: ^id, arguments: ^arguments, question: true}, &1)
+
+    if Enum.any?(Context.Calls.asked_tool_calls(context), asked?),
+      do: context,
+      else: Context.Calls.ask_about_tool_call(context, id, arguments, question: true)
+  end
 
   # A hook may return arguments that cannot be stored with the call, so that nobody can decide about them.
   defp record(%{run: run} = batch, call, {decision, started}, change, continue) do
