@@ -188,6 +188,8 @@ defmodule AshAgent.Web.LivePageTest do
     send(model, {:text, "Shall **I**?"})
     send(model, {:call, "c1", "delete", ~s({"path":"/tmp/x"})})
     send(model, {:call, "c2", "ask_person", ~s({"question":"Which?","choices":["red"]})})
+    send(model, {:call, "c3", "ask_person", ~s({"question":"Why?"})})
+    send(model, {:call, "c4", "seats", ~s({"question":"For whom?"})})
     send(model, {:finish, "tool_calls"})
 
     for size <- [{1100, 900}, {390, 800}],
