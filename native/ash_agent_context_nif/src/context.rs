@@ -147,19 +147,6 @@ maps! {
     Origin = |of| { id, iteration }
 }
 
-pub fn ask(
-    context: &Context,
-    id: &str,
-    shown: Option<Value>,
-    is_question: bool,
-    at: Time,
-) -> Result<Context, Error> {
-    match is_question {
-        true => context.ask_question(id, shown, at),
-        false => context.ask_about_tool_call(id, shown, at),
-    }
-}
-
 pub fn approve(
     context: &Context,
     id: &str,
@@ -180,17 +167,6 @@ pub fn deny(
     at: Time,
 ) -> Result<Context, Error> {
     context.deny_tool_call(id, shown.as_ref(), reason, by, at)
-}
-
-pub fn answer(
-    context: &Context,
-    id: &str,
-    shown: Option<Value>,
-    answer: Value,
-    by: Value,
-    at: Time,
-) -> Result<Context, Error> {
-    context.answer_tool_call(id, shown.as_ref(), answer, by, at)
 }
 
 pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {

@@ -51,15 +51,11 @@ impl Context {
         self.ask(id, arguments, false, at)
     }
 
-    /// Notes the same of a call that is a question: somebody has to answer it, and nothing runs.
+    /// Notes the same, or that the call is a question: then somebody has to answer it, and nothing runs.
     ///
     /// # Errors
     /// As [`Context::ask_about_tool_call`].
-    pub fn ask_question(&self, id: &str, shown: Option<Value>, at: Time) -> Result<Self, Error> {
-        self.ask(id, shown, true, at)
-    }
-
-    fn ask(
+    pub fn ask(
         &self,
         id: &str,
         arguments: Option<Value>,

@@ -25,7 +25,7 @@ impl Context {
     pub fn answer_tool_call(
         &self,
         id: &str,
-        shown: Option<&Value>,
+        shown: Option<Value>,
         answer: Value,
         by: Value,
         at: Time,
@@ -36,7 +36,7 @@ impl Context {
         }
         let asked = decisions.asked_arguments(slot);
         let question = asked.unwrap_or(&call.arguments.value);
-        check_shown(id, shown, question)?;
+        check_shown(id, shown.as_ref(), question)?;
         let answer = check_answer(question, answer)?;
         let decision = Decision {
             approved: true,
@@ -76,12 +76,10 @@ fn check_answer(question: &Value, answer: Value) -> Result<Value, Error> {
         };
     }
     match (field("choices"), answer.as_str()) {
-        (Some(Value::List(choices)), _) if !choices.is_empty() => {
-            match choices.contains(&answer) {
-                true => Ok(answer),
-                false => refuse("one of the choices that were shown".to_owned()),
-            }
-        }
+        (Some(Value::List(choices)), _) if !choices.is_empty() => match choices.contains(&answer) {
+            true => Ok(answer),
+            false => refuse("one of the choices that were shown".to_owned()),
+        },
         (_, Some(text)) if !text.trim().is_empty() => Ok(answer),
         _ => refuse("a text that is not empty".to_owned()),
     }

@@ -17,7 +17,7 @@ fn waiting(calls: &str) -> Context {
 fn question(more: &str) -> Context {
     let context = waiting(r#"[{"id":"a","name":"ask_user","arguments":{"question":"Which?"}}]"#);
     let shown = value(&format!(r#"{{"question":"Which?"{more}}}"#));
-    context.ask_question("a", Some(shown), at(0)).unwrap()
+    context.ask("a", Some(shown), true, at(0)).unwrap()
 }
 
 fn form() -> Context {
@@ -106,7 +106,7 @@ fn a_question_is_answered_once_and_never_approved() {
     assert_eq!(edited.unwrap_err(), Error::IsAQuestion { id: "a".into() });
 
     let others = value(r#"{"question":"Whom?"}"#);
-    let refused = context.answer_tool_call("a", Some(&others), Value::text("x"), Value::Nil, at(0));
+    let refused = context.answer_tool_call("a", Some(others), Value::text("x"), Value::Nil, at(0));
     assert!(matches!(refused, Err(Error::OtherArguments { .. })));
 
     let answered = answer(&context, Value::text("x")).unwrap();
@@ -132,7 +132,7 @@ fn a_question_is_answered_once_and_never_approved() {
 #[test]
 fn only_a_question_takes_an_answer() {
     let calls = r#"[{"id":"a","name":"pay","arguments":{"question":"Which?"}},{"id":"b","name":"ask_user","arguments":{"question":"?"}}]"#;
-    let own = waiting(calls).ask_question("b", None, at(0)).unwrap();
+    let own = waiting(calls).ask("b", None, true, at(0)).unwrap();
     let asked = own.ask_about_tool_call("a", None, at(0)).unwrap();
     let approved = asked
         .approve_tool_call("a", None, Value::Nil, at(0))

@@ -301,12 +301,7 @@ defmodule AshAgent.Web do
     assigns = assign(assigns, question: question, choices: choices, form: form)
 
     ~H"""
-    <section
-      id={"agent-question-#{@call.id}"}
-      class="agent-approval"
-      aria-label="A question of the agent"
-      aria-describedby={"agent-asked-#{@call.id}"}
-    >
+    <section id={"agent-question-#{@call.id}"} class="agent-approval" aria-labelledby={"agent-asked-#{@call.id}"}>
       <p id={"agent-asked-#{@call.id}"} dir="auto"><strong>{@question}</strong></p>
       <form :for={choice <- @choices} class="agent-buttons" phx-submit="answer">
         <input type="hidden" name="call" value={@call.id} />
@@ -339,25 +334,22 @@ defmodule AshAgent.Web do
   attr :required?, :boolean, required: true
 
   # The answer is checked by the schema, so that a browser need not understand all of it.
-  defp field(assigns) do
+  defp field(%{of: of} = assigns) do
+    choices = if of["type"] == "boolean", do: [true, false], else: of["enum"]
+    type = if of["type"] in ["integer", "number"], do: "number", else: "text"
+    assigns = assign(assigns, choices: is_list(choices) && choices, type: type)
+
     ~H"""
     <label>
       {text(@of["title"]) || @name}
       <span :if={text(@of["description"])} class="agent-soft">{@of["description"]}</span>
-      <%= cond do %>
-        <% is_list(@of["enum"]) -> %>
-          <select name={"answer[#{@name}]"} required={@required?}>
-            <option value=""></option>
-            <option :for={choice <- @of["enum"]} :if={is_binary(choice) or is_number(choice)} value={choice}>{choice}</option>
-          </select>
-        <% @of["type"] == "boolean" -> %>
-          <input type="hidden" name={"answer[#{@name}]"} value="false" />
-          <input type="checkbox" name={"answer[#{@name}]"} value="true" />
-        <% @of["type"] in ["integer", "number"] -> %>
-          <input type="number" step={if @of["type"] == "number", do: "any"} name={"answer[#{@name}]"} required={@required?} />
-        <% true -> %>
-          <input name={"answer[#{@name}]"} autocomplete="off" required={@required?} />
-      <% end %>
+      <select :if={@choices} name={"answer[#{@name}]"} required={@required?}>
+        <option value=""></option>
+        <option :for={choice <- @choices} :if={is_binary(choice) or is_number(choice) or is_boolean(choice)} value={to_string(choice)}>
+          {%{true => "Yes", false => "No"}[choice] || choice}
+        </option>
+      </select>
+      <input :if={!@choices} type={@type} step="any" name={"answer[#{@name}]"} autocomplete="off" required={@required?} />
     </label>
     """
   end

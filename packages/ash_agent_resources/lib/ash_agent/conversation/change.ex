@@ -147,9 +147,7 @@ defmodule AshAgent.Conversation.Change do
   end
 
   defp does(:answer, changeset, context) do
-    given = for name <- [:answer, :form], do: Changeset.get_argument(changeset, name)
-
-    case Enum.reject(given, &is_nil/1) do
+    case for(name <- [:answer, :form], given = Changeset.get_argument(changeset, name), do: given) do
       [answer] ->
         opts = decision(changeset, context)
 

@@ -42,6 +42,16 @@ defmodule AshAgent.Runtime.AskUser do
 
   @description "Asks the person a question and returns the answer. Use it when you cannot go on without something that only the person knows."
 
+  @asked %{"question" => %{"type" => "string", "minLength" => 1}}
+  # The model writes them if the tool has none.
+  @choices %{
+    "choices" => %{
+      "type" => "array",
+      "items" => %{"type" => "string"},
+      "description" => "the answers to choose from, if there are only these"
+    }
+  }
+
   @doc """
   Makes the tool, and returns it.
 
@@ -69,7 +79,12 @@ defmodule AshAgent.Runtime.AskUser do
     %Tool{
       name: opts[:name],
       description: opts[:description] || @description,
-      parameters: parameters(shown),
+      parameters: %{
+        "type" => "object",
+        "properties" => if(shown == %{}, do: Map.merge(@asked, @choices), else: @asked),
+        "required" => ["question"],
+        "additionalProperties" => false
+      },
       # A section of a DSL can hold no other function.
       run: &__MODULE__.ask_nobody/2,
       asks?: true,
@@ -79,24 +94,6 @@ defmodule AshAgent.Runtime.AskUser do
 
   @doc false
   def ask_nobody(_arguments, _tool_context), do: {:error, "nobody is there who could be asked"}
-
-  # The model writes what the tool does not say.
-  defp parameters(shown) do
-    choices = %{
-      "type" => "array",
-      "items" => %{"type" => "string"},
-      "description" => "the answers to choose from, if there are only these"
-    }
-
-    asked = %{"question" => %{"type" => "string", "minLength" => 1}}
-
-    %{
-      "type" => "object",
-      "properties" => if(shown == %{}, do: Map.put(asked, "choices", choices), else: asked),
-      "required" => ["question"],
-      "additionalProperties" => false
-    }
-  end
 
   defp check_form(form) do
     case Schema.new(form) do

@@ -160,7 +160,7 @@ defmodule AshAgent.Runtime.ToolCalls do
         record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
 
       {:question, %{arguments: arguments} = call} ->
-        ask = &ask_question(&1, id, arguments)
+        ask = &Context.Calls.ask_about_tool_call(&1, id, arguments, question: true)
         record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
 
       {:deny, by, reason} ->
@@ -197,14 +197,6 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp ask_about(context, id, arguments, _others),
     do: Context.Calls.ask_about_tool_call(context, id, arguments)
-
-  defp ask_question(context, id, arguments) do
-    asked? = &match?(%{id: ^id, arguments: ^arguments, question: true}, &1)
-
-    if Enum.any?(Context.Calls.asked_tool_calls(context), asked?),
-      do: context,
-      else: Context.Calls.ask_about_tool_call(context, id, arguments, question: true)
-  end
 
   # A hook may return arguments that cannot be stored with the call, so that nobody can decide about them.
   defp record(%{run: run} = batch, call, {decision, started}, change, continue) do
