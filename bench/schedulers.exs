@@ -395,6 +395,7 @@ defmodule AshAgent.Bench.Schedulers do
     waiting = Context.add_assistant_message(context, "", calls)
     shown = %{"query" => text(256)}
     asked = Context.Calls.ask_about_tool_call(waiting, "new_9999", shown)
+    questioned = Context.Calls.ask_about_tool_call(waiting, "new_9999", shown, question: true)
 
     answered =
       Context.Tokens.add_token_usage(Context.add_assistant_message(short, "x"), %{input_tokens: 1})
@@ -418,6 +419,8 @@ defmodule AshAgent.Bench.Schedulers do
        fn -> Context.Calls.ask_about_tool_call(waiting, "new_9999", shown) end},
       {"undecided_tool_calls/1 of 10000", fn -> Context.Calls.undecided_tool_calls(waiting) end},
       {"asked_tool_calls/1 of 10000", fn -> Context.Calls.asked_tool_calls(waiting) end},
+      {"answer_tool_call/3 of 10000",
+       fn -> Context.Calls.answer_tool_call(questioned, "new_9999", "yes") end},
       {"tool_call_approved?/3 of 10000",
        fn -> Context.Calls.tool_call_approved?(asked, "new_9999", shown) end},
       {"tool_call_times/2", fn -> Context.Calls.tool_call_times(waiting, "new_9999") end},

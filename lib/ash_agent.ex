@@ -31,6 +31,7 @@ defmodule AshAgent do
   | run an agent until it answers | `AshAgent.Runtime`, with `AshAgent.Runtime.Result`, `Paused` and `Error` |
   | give it tools: functions, programs, agents | `AshAgent.Runtime.Tool`, `AshAgent.Toolbox`, `AshAgent.Runtime.SubAgent` |
   | let it read what its view leaves out | `AshAgent.Runtime.Recall` |
+  | let it ask the person | `AshAgent.Runtime.AskUser` |
   | keep to a budget, put memory into prompts, mask patterns | `AshAgent.Context.Enhancer.Budget`, `Memory` and `Redact` |
   | get typed answers | `AshAgent.Output` |
   | execute calls without the loop | `AshAgent.Runtime.ToolExecutor` |

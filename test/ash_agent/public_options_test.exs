@@ -6,6 +6,7 @@ defmodule AshAgent.PublicOptionsTest do
     app: :ash_agent_context,
     any: [
       {Context.Calls, :approve_tool_call, :by},
+      {Context.Calls, :answer_tool_call, :by},
       {Context.Calls, :deny_tool_call, :by},
       {Trace, :to_otlp, :tools}
     ]
@@ -63,6 +64,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context.Calls, :ask_about_tool_call} => [context, "a", %{}],
       {Context.Calls, :ask_again} => [context],
       {Context.Calls, :approve_tool_call} => [context, "a"],
+      {Context.Calls, :answer_tool_call} => [context, "a", "yes"],
       {Context.Calls, :deny_tool_call} => [context, "a", nil],
       {Context.Audit, :add_failure} => [context, %{kind: :closed}],
       {Context.Tokens, :add_token_usage} => [context, %{input_tokens: 1}],

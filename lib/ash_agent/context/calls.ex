@@ -17,7 +17,7 @@ defmodule AshAgent.Context.Calls do
 
   @typedoc "A decision about a tool call, see `tool_call_decision/2`."
   @type decision :: %{
-          required(:decision) => :approved | :denied,
+          required(:decision) => :approved | :denied | :answered,
           required(:by) => term(),
           required(:at) => DateTime.t(),
           required(:reason) => term(),
@@ -45,7 +45,7 @@ defmodule AshAgent.Context.Calls do
 
   ## Options
 
-  #{Options.docs(:change)}
+  #{Options.docs(:ask)}
 
   ## Examples
 
@@ -60,8 +60,10 @@ defmodule AshAgent.Context.Calls do
   @spec ask_about_tool_call(Context.t(), String.t(), arguments :: map() | nil, keyword()) ::
           Context.t()
   def ask_about_tool_call(%Context{ref: ref} = context, id, arguments \\ nil, opts \\ [])
-      when is_binary(id) and (is_map(arguments) or is_nil(arguments)),
-      do: ref |> Native.context_ask(id, arguments, Options.time!(opts)) |> Reply.put!(context)
+      when is_binary(id) and (is_map(arguments) or is_nil(arguments)) do
+    opts = Options.validate!(opts, :ask)
+    ref |> Native.context_ask(id, arguments, opts[:question], opts[:at]) |> Reply.put!(context)
+  end
 
   @doc """
   Returns the undecided tool calls of the current iteration, each with the arguments that it would run with: those of
@@ -73,7 +75,8 @@ defmodule AshAgent.Context.Calls do
       iex> context |> AshAgent.Context.Calls.approve_tool_call("b") |> AshAgent.Context.Calls.undecided_tool_calls()
       [%{id: "a", name: :delete, arguments: %{}}]
 
-  A call has `edited: true` if a person wrote these arguments, see `approve_tool_call/3`, and has to decide about them once more.
+  A call has `edited: true` if a person wrote these arguments, see `approve_tool_call/3`, and has to decide about them once more, and
+  `question: true` if it waits for `answer_tool_call/4`.
   """
   @doc since: "0.1.0"
   @spec undecided_tool_calls(Context.t()) :: [map()]
@@ -137,7 +140,7 @@ defmodule AshAgent.Context.Calls do
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, with `{:illegal_status, id, from,
   :approved}` if the call is already approved or has its result, or with `{:other_arguments, id, paths}` if the person has seen
   others: `paths` are the first places that differ, each with its keys and 0-based indexes. `:edited` arguments that such a call cannot
-  have are `{:invalid, [:edited], expected}`.
+  have are `{:invalid, [:edited], expected}`. A question is not approved but answered: `{:is_a_question, id}`.
 
   ## Options
 
@@ -212,6 +215,41 @@ defmodule AshAgent.Context.Calls do
 
     ref
     |> Native.context_deny(id, opts[:arguments], reason, opts[:by], opts[:at])
+    |> Reply.put!(context)
+  end
+
+  @doc """
+  Answers a call that is a question to a person, and returns the new context.
+
+  The answer is the call's result. It has to be one of the `choices` in the arguments that
+  `undecided_tool_calls/1` shows, if they have any, or fit the JSON schema in `form`, by which texts of a page become numbers and
+  booleans; otherwise it is a text. No other call takes an answer, so nobody can write what a tool would have returned.
+
+  Raises `AshAgent.Context.Error` with `{:not_a_question, id}`, with `{:invalid, [:answer], expected}` for another answer, and with the
+  errors of `deny_tool_call/4`, also if other arguments were shown. `AshAgent.Runtime.AskUser` makes a tool for such calls.
+
+  ## Options
+
+  #{Options.docs(:decide)}
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Book") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :ask_user, arguments: %{"question" => "When?"}}])
+      iex> context = AshAgent.Context.Calls.ask_about_tool_call(context, "a", nil, question: true)
+      iex> context = AshAgent.Context.Calls.answer_tool_call(context, "a", "On Friday", by: "ann")
+      iex> {AshAgent.Context.Calls.tool_call_decision(context, "a").decision, AshAgent.Context.Calls.tool_call_status(context, "a")}
+      {:answered, :ok}
+      iex> AshAgent.Context.get_iteration(context, 1).tool_calls
+      [%{id: "a", name: :ask_user, arguments: %{"question" => "When?"}, result: {:ok, "On Friday"}}]
+  """
+  @doc since: "0.1.0"
+  @spec answer_tool_call(Context.t(), String.t(), String.t() | map(), keyword()) :: Context.t()
+  def answer_tool_call(%Context{ref: ref} = context, id, answer, opts \\ [])
+      when is_binary(id) and (is_binary(answer) or is_map(answer)) do
+    opts = Options.validate!(opts, :decide)
+
+    ref
+    |> Native.context_answer(id, opts[:arguments], answer, opts[:by], opts[:at])
     |> Reply.put!(context)
   end
 

@@ -25,7 +25,9 @@ defmodule AshAgent.Context.Error do
           | {:invalid, path :: list(), expected :: String.t()}
           | {:unknown_iteration, number :: integer(), Range.t()}
           | {:illegal_status, id :: String.t(), from :: atom(),
-             to :: :asked | :approved | :denied}
+             to :: :asked | :approved | :denied | :answered}
+          | {:not_a_question, id :: String.t()}
+          | {:is_a_question, id :: String.t()}
           | {:other_arguments, id :: String.t(), paths :: [list()]}
           | {:invalid_usage, key :: term()}
           | {:no_price, model :: String.t() | nil}
@@ -112,7 +114,15 @@ defmodule AshAgent.Context.Error do
 
       {:illegal_status, id, from, to} ->
         "the tool call #{inspect(id)} is #{inspect(from)} and cannot become #{inspect(to)}: " <>
-          "only a pending call can be asked about, approved or denied, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
+          "only a pending call can be asked about, approved, denied or answered, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
+
+      {:not_a_question, id} ->
+        "the tool call #{inspect(id)} is no question to a person, so it takes no answer: approve or deny it, and its tool gives the result. " <>
+          "AshAgent.Context.Calls.undecided_tool_calls/1 marks questions"
+
+      {:is_a_question, id} ->
+        "the tool call #{inspect(id)} is a question to a person, and nothing runs when it is approved: answer it with " <>
+          "AshAgent.Context.Calls.answer_tool_call/4, or deny it"
 
       {:other_arguments, id, paths} ->
         "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so nothing was decided: " <>

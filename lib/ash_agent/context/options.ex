@@ -126,6 +126,11 @@ defmodule AshAgent.Context.Options do
       | @decide
     ],
     decide: @decide,
+    ask: [
+      {:question, :boolean, [default: false],
+       "whether the call is a question, which somebody answers with `AshAgent.Context.Calls.answer_tool_call/4`. It is never run."},
+      {:at, at()}
+    ],
     fetch_cost: AshAgent.Prices.schema() ++ [since: first_counted()],
     put_request: [
       {:keep, {:in, [:whole, :hashes]}, [default: :whole],

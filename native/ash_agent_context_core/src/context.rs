@@ -10,6 +10,7 @@ pub(crate) mod masked;
 mod note;
 pub mod pins;
 pub mod prompt;
+mod question;
 pub(crate) mod rewound;
 pub(crate) mod sent;
 pub mod shown;

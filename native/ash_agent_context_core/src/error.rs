@@ -89,6 +89,10 @@ errors! {
     IllegalStatus { id: Box<str>, from: &'static str, to: &'static str } = "illegal_status",
     /// An approval of arguments that the call would not run with, and the paths of the first differences.
     OtherArguments { id: Box<str>, paths: Vec<Path> } = "other_arguments",
+    /// An answer to the call of this id, which is no question to a person.
+    NotAQuestion { id: Box<str> } = "not_a_question",
+    /// An approval of the call of this id, which is a question to a person: it needs an answer.
+    IsAQuestion { id: Box<str> } = "is_a_question",
     /// A map that is not a report on tokens: the key that is wrong, or nil when no known key is there.
     InvalidUsage { key: Value } = "invalid_usage",
     /// Tokens of a model whose price is not given. The model is there as far as it is known.

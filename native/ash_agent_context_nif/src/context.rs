@@ -6,6 +6,7 @@ use ash_agent_context_core::{
 use rustler::Term;
 
 use crate::argument::{Attributes, On};
+use crate::atoms;
 use crate::clock;
 use crate::error::NifError;
 use crate::to_term::{map, maps, Maybe};
@@ -112,7 +113,7 @@ pub fn to_map(context: On<'_, Context>) -> Term<'_> {
             created_at: context.created_at(),
             updated_at: context.updated_at(),
             origin: Maybe(context.origin()),
-            asked: Maybe(is_asked.then(|| encoder.calls_with(asked, |_| false))),
+            asked: Maybe(is_asked.then(|| encoder.calls_with(asked, |_| None))),
         }
     )
 }
@@ -170,8 +171,11 @@ pub fn deny(
 
 pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {
     let calls = context.undecided_calls(asked);
-    let is_edited = |call: &ToolCall| context.edited_arguments(&call.id).is_some();
-    context.encoder().calls_with(calls, is_edited)
+    let mark = |call: &ToolCall| match context.edited_arguments(&call.id) {
+        Some(_) => Some(atoms::edited()),
+        None => context.is_question(&call.id).then(atoms::question),
+    };
+    context.encoder().calls_with(calls, mark)
 }
 
 /// Returns the times at which a call started and ended.

@@ -4,7 +4,7 @@ use ash_agent_context_core::{
     Content, Context, Exchange, Iteration, Map, Message, MessageRef, Metadata, Name, Outcome,
     Output, Part, PartKind, Role, Seen, Shown, Source, ToolCall, Value,
 };
-use rustler::types::atom;
+use rustler::types::atom::{self, Atom};
 use rustler::{Encoder as _, Term};
 
 use crate::atoms;
@@ -174,19 +174,19 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Encodes calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.calls_with(calls.map(|call| (call, &call.arguments.value)), |_| false)
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)), |_| None)
     }
 
-    /// Encodes calls with other arguments than their own, and whether a person wrote these.
+    /// Encodes calls with other arguments than their own, and a key that is true for them.
     pub fn calls_with(
         &self,
         calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>,
-        is_edited: impl Fn(&ToolCall) -> bool,
+        mark: impl Fn(&ToolCall) -> Option<Atom>,
     ) -> Term<'e> {
         self.list(calls.map(|(call, arguments)| {
-            if is_edited(call) {
+            if let Some(mark) = mark(call) {
                 let mut fields = self.call_with(call, arguments);
-                fields.put(atoms::edited(), true);
+                fields.put(mark, true);
                 return fields.end();
             }
             let has_more = call.provider_metadata.is_some() || call.extra.is_some();

@@ -128,10 +128,11 @@ nifs! {
     context_equal(context, other) Whole = Context::eq;
 
     // Decisions about calls.
-    context_ask(context, id, arguments, at) Log = Context::ask_about_tool_call;
+    context_ask(context, id, arguments, question, at) Log = Context::ask;
     context_ask_again(context, at) Log = Context::ask_again;
     context_approve(context, id, arguments, edited, by, at) Log = context::approve;
     context_deny(context, id, arguments, reason, by, at) Log = context::deny;
+    context_answer(context, id, arguments, answer, by, at) Log = Context::answer_tool_call;
     context_is_approved(context, id, arguments: &Value) Iteration = Context::is_approved;
     context_undecided_calls(context, asked) Iteration = context::undecided_calls;
     context_call_status(context, id) Log = Context::tool_call_status;

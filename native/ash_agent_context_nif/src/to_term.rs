@@ -221,9 +221,10 @@ maps! {
     }
     Range = |of| { struct_: atoms::range(), first: of.0, last: of.1, step: 1_u64 }
     Decision = |of| {
-        decision: match of.approved {
-            true => atoms::approved(),
-            false => atoms::denied(),
+        decision: match (of.approved, of.answered) {
+            (_, true) => atoms::answered(),
+            (true, false) => atoms::approved(),
+            (false, false) => atoms::denied(),
         },
         by, at, reason, arguments: Maybe(of.arguments.as_ref()), edited: Maybe(of.edited.as_ref()),
     }

@@ -343,6 +343,61 @@ for {resource, moduletags, integrations} <- [
       assert told.content =~ ~s(changed the arguments of this call to: {"path":"/tmp/y"})
     end
 
+    test "a question of the agent is answered, and the turn goes on with the answer" do
+      form = %{"type" => "object", "properties" => %{"seats" => %{"type" => "integer"}}}
+      form = Map.put(form, "required", ["seats"])
+      seats = AshAgent.Tools.ask_user(name: "seats", form: form)
+      tools = [AshAgent.Tools.ask_user(), seats, {"delete", fn _ -> {:ok, "deleted"} end}]
+      Application.put_env(:ash_agent_resources, :tools, fn -> tools end)
+      question = %{"question" => "Which?", "choices" => ["window", " aisle"]}
+      asked = %{id: "q", name: "ask_user", arguments: question}
+      [delete] = delete_call().tool_calls
+      seats = %{id: "s", name: "seats", arguments: %{"question" => "How many?"}}
+      answers([%{tool_calls: [asked, delete, seats]}, "Booked."])
+      chat = start(%{input: "Book"})
+      assert show(chat, :status) == :paused
+      assert [%{id: "q", question: true}, _, %{id: "s"}] = show(chat, :pending_tool_calls)
+      answer = &@resource.answer(chat, &1, &2, &3)
+
+      assert {:error, %Ash.Error.Forbidden{}} = answer.("q", %{answer: "window"}, opts())
+      manager = opts(actor: @mia)
+
+      refused = [
+        {"q", %{}, :answer, "expected either answer or form"},
+        {"q", %{answer: "window", form: %{}}, :answer, "expected either answer or form"},
+        {"q", %{answer: "aisle"}, :answer, "one of the choices"},
+        {"s", %{form: %{"seats" => "many"}}, :answer, "/seats: expected an integer"},
+        {"s", %{answer: "two"}, :answer, "what the form asks for"},
+        {"q", %{answer: "window", arguments: %{"question" => "Whom?"}}, :arguments, "arguments"},
+        {delete.id, %{answer: "deleted"}, :input, "is no question"}
+      ]
+
+      revision = show(chat, :revision)
+
+      for {id, input, field, words} <- refused do
+        assert {:error, %{errors: [error]}} = answer.(id, input, manager)
+
+        assert {AshAgent.Conversation.Error.field(error), Exception.message(error) =~ words} ==
+                 {field, true}
+      end
+
+      assert {:error, %{errors: [error]}} = @resource.approve(chat, "q", manager)
+      assert Exception.message(error) =~ "is a question"
+      assert show(chat, :revision) == revision
+
+      assert {:ok, _} = answer.("q", %{answer: " aisle", arguments: question}, manager)
+      assert {:ok, _} = answer.("s", %{form: %{"seats" => "2"}}, manager)
+      assert {:error, %{errors: [again]}} = answer.("q", %{answer: "window"}, manager)
+      assert %Context.Error{reason: {:illegal_status, "q", :ok, :answered}} = again.reason
+      @resource.approve!(chat, delete.id, manager)
+      chat = @resource.resume!(chat, opts())
+      assert chat.__metadata__.run.output == "Booked."
+      context = show(chat, :context)
+      results = for %{result: result} <- Context.get_iteration(context, 1).tool_calls, do: result
+      assert results == [{:ok, " aisle"}, {:ok, "deleted"}, {:ok, %{"seats" => 2}}]
+      assert %{decision: :answered, by: "m1"} = Context.Calls.tool_call_decision(context, "q")
+    end
+
     test "a message steers the turn that runs, if that is the same person's" do
       test = self()
 

@@ -48,6 +48,20 @@ impl Context {
         arguments: Option<Value>,
         at: Time,
     ) -> Result<Self, Error> {
+        self.ask(id, arguments, false, at)
+    }
+
+    /// Notes the same, or that the call is a question: then somebody has to answer it, and nothing runs.
+    ///
+    /// # Errors
+    /// As [`Context::ask_about_tool_call`].
+    pub fn ask(
+        &self,
+        id: &str,
+        arguments: Option<Value>,
+        is_question: bool,
+        at: Time,
+    ) -> Result<Self, Error> {
         let (slot, call, decisions) = self.find_undecided(id, "asked")?;
         let asked = decisions.asked_arguments(slot);
         let arguments = arguments.or_else(|| asked.cloned());
@@ -55,7 +69,13 @@ impl Context {
             Some(arguments) if decisions.edited(slot) == Some(&arguments) => {
                 Stage::AskedAgain(arguments)
             }
-            arguments => Stage::Asked(arguments.filter(|shown| *shown != call.arguments.value)),
+            arguments => {
+                let others = arguments.filter(|shown| *shown != call.arguments.value);
+                match is_question || decisions.is_question(slot) {
+                    true => Stage::Question(others),
+                    false => Stage::Asked(others),
+                }
+            }
         };
         Ok(self.with_decision(at, |exchange| exchange.decisions.set(slot, stage)))
     }
@@ -64,7 +84,7 @@ impl Context {
     /// whoever decides has seen, where they say so.
     ///
     /// # Errors
-    /// As [`Context::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown.
+    /// As [`Context::ask_about_tool_call`]; [`Error::OtherArguments`] when others were shown; [`Error::IsAQuestion`].
     pub fn approve_tool_call(
         &self,
         id: &str,
@@ -90,6 +110,9 @@ impl Context {
         at: Time,
     ) -> Result<Self, Error> {
         let (slot, call, decisions) = self.find_undecided(id, "approved")?;
+        if decisions.is_question(slot) {
+            return Err(Error::IsAQuestion { id: id.into() });
+        }
         let asked = decisions.asked_arguments(slot);
         let own = &call.arguments.value;
         let to_run = asked.unwrap_or(own);
@@ -101,6 +124,7 @@ impl Context {
         let edited = edited.or_else(|| decisions.edited(slot).cloned());
         let decision = Decision {
             approved: true,
+            answered: false,
             by,
             at,
             reason: Value::Nil,
@@ -137,6 +161,7 @@ impl Context {
         let outcome = make_denial(&reason);
         let decision = Decision {
             approved: false,
+            answered: false,
             by,
             at,
             reason,
@@ -206,7 +231,11 @@ impl Context {
         })
     }
 
-    fn find_undecided(&self, id: &str, to: &'static str) -> Result<Undecided<'_>, Error> {
+    pub(super) fn find_undecided(
+        &self,
+        id: &str,
+        to: &'static str,
+    ) -> Result<Undecided<'_>, Error> {
         let found = self.current().last().and_then(|entry| place(entry, id));
         let status = match found {
             Some((slot, _, exchange)) => exchange.status(slot),
@@ -229,7 +258,7 @@ impl Context {
         }
     }
 
-    fn with_decision(&self, at: Time, change: impl FnOnce(&mut Exchange)) -> Self {
+    pub(super) fn with_decision(&self, at: Time, change: impl FnOnce(&mut Exchange)) -> Self {
         let mut next = self.clone();
         next.log.update_exchange(change);
         next.compare_new(self);
@@ -255,6 +284,13 @@ impl Context {
     pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
         let (slot, _, exchange) = self.find_call(id)?;
         exchange.decision(slot)
+    }
+
+    /// Returns true if a call waits for the answer of a person.
+    #[must_use]
+    pub fn is_question(&self, id: &str) -> bool {
+        let found = self.current().last().and_then(|entry| place(entry, id));
+        found.is_some_and(|(slot, _, exchange)| exchange.decisions.is_question(slot))
     }
 
     /// Returns the arguments that a person wrote in the place of those of a call without a result.
@@ -286,7 +322,7 @@ impl Context {
 }
 
 /// An undecided call with its slot, and the decisions of its exchange.
-type Undecided<'a> = (usize, &'a ToolCall, &'a Decisions);
+pub(super) type Undecided<'a> = (usize, &'a ToolCall, &'a Decisions);
 
 fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exchange)> {
     let slot = entry.message.find_call(id)?;
@@ -295,7 +331,7 @@ fn place<'a>(entry: &'a Entry, id: &str) -> Option<(usize, &'a ToolCall, &'a Exc
 }
 
 /// A decision about other arguments than those that would run is none.
-fn check_shown(id: &str, shown: Option<&Value>, to_run: &Value) -> Result<(), Error> {
+pub(super) fn check_shown(id: &str, shown: Option<&Value>, to_run: &Value) -> Result<(), Error> {
     match shown.filter(|shown| *shown != to_run) {
         None => Ok(()),
         Some(shown) => Err(Error::OtherArguments {
@@ -320,7 +356,7 @@ fn check_edited(call: &ToolCall, edited: &Value) -> Result<(), Error> {
 }
 
 /// An approval holds for the name and the arguments in this digest.
-fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
+pub(super) fn digest(call: &ToolCall, arguments: &Value) -> Box<str> {
     let mut digest = Sha256::new();
     Value::text(call.name.as_str()).feed(&mut digest);
     arguments.feed(&mut digest);

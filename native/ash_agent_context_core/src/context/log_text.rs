@@ -160,6 +160,7 @@ fn decision_text(call: &ToolCall, decision: &Decision, masks: Option<&Masks>) ->
             let edited = json::write(&masked(edited));
             format!("{name} was approved with other arguments: {edited}")
         }
+        (None, true) if decision.answered => format!("{name} was answered"),
         (None, true) => format!("{name} was approved"),
         (None, false) => {
             let reason = wording::reason(&masked(&decision.reason));

@@ -11,8 +11,10 @@ use crate::value::{Size, Value};
 /// A decision about a call, kept for audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The call may run.
+    /// The call may run, or was answered.
     pub approved: bool,
+    /// The call was a question to a person, and the result is their answer: nothing ran.
+    pub answered: bool,
     /// The person or program that decided; any term of the application.
     pub by: Value,
     /// When.
@@ -66,6 +68,8 @@ impl CallStatus {
 pub(crate) enum Stage {
     /// Somebody has to decide about a run with these arguments, or with the call's own.
     Asked(Option<Value>),
+    /// Somebody has to answer the question in these arguments, or in the call's own. Nothing runs.
+    Question(Option<Value>),
     /// The same with arguments that a person wrote, whose approval has come to nothing.
     AskedAgain(Value),
     /// Somebody has decided.
@@ -75,7 +79,9 @@ pub(crate) enum Stage {
 impl Stage {
     fn size(&self) -> Size {
         match self {
-            Self::Asked(arguments) => arguments.as_ref().map(Value::size).unwrap_or_default(),
+            Self::Asked(arguments) | Self::Question(arguments) => {
+                arguments.as_ref().map(Value::size).unwrap_or_default()
+            }
             Self::AskedAgain(edited) => edited.size(),
             Self::Decided(decision) => decision.size(),
         }
@@ -93,20 +99,24 @@ impl Decisions {
     pub fn get(&self, slot: usize) -> Option<&Decision> {
         match self.stage(slot)? {
             Stage::Decided(decision) => Some(decision),
-            Stage::Asked(_) | Stage::AskedAgain(_) => None,
+            Stage::Asked(_) | Stage::Question(_) | Stage::AskedAgain(_) => None,
         }
     }
 
     pub fn is_asked(&self, slot: usize) -> bool {
         matches!(
             self.stage(slot),
-            Some(Stage::Asked(_) | Stage::AskedAgain(_))
+            Some(Stage::Asked(_) | Stage::Question(_) | Stage::AskedAgain(_))
         )
+    }
+
+    pub fn is_question(&self, slot: usize) -> bool {
+        matches!(self.stage(slot), Some(Stage::Question(_)))
     }
 
     pub fn asked_arguments(&self, slot: usize) -> Option<&Value> {
         match self.stage(slot)? {
-            Stage::Asked(arguments) => arguments.as_ref(),
+            Stage::Asked(arguments) | Stage::Question(arguments) => arguments.as_ref(),
             Stage::AskedAgain(edited) => Some(edited),
             Stage::Decided(_) => None,
         }
@@ -115,7 +125,7 @@ impl Decisions {
     /// Returns the arguments that a person wrote in the place of the model's.
     pub fn edited(&self, slot: usize) -> Option<&Value> {
         match self.stage(slot)? {
-            Stage::Asked(_) => None,
+            Stage::Asked(_) | Stage::Question(_) => None,
             Stage::AskedAgain(edited) => Some(edited),
             Stage::Decided(decision) => decision.edited.as_ref(),
         }

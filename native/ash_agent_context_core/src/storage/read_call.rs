@@ -121,6 +121,7 @@ fn read_state(
         Some(_) => return Err(wrong("was_asked", "true or false")),
     };
     let edited = Given::<Edited>::read(fields, "edited")?;
+    let is_question = Mark::read(fields, "question")? && trust.approvals == Approvals::Keep;
     let fits = match (&decision, ended) {
         (Some(decision), _) if !decision.approved => {
             ended == Some(Status::Denied) && decision.edited.is_none()
@@ -148,7 +149,11 @@ fn read_state(
     match decision {
         Some(decision) => exchange.decisions.set(slot, Stage::Decided(decision)),
         None if is_asked => {
-            let stage = edited.map_or(Stage::Asked(asked), Stage::AskedAgain);
+            let stage = match edited {
+                Some(edited) => Stage::AskedAgain(edited),
+                None if is_question => Stage::Question(asked),
+                None => Stage::Asked(asked),
+            };
             exchange.decisions.set(slot, stage);
         }
         None => {}

@@ -74,6 +74,7 @@ stored!(Original, "a map with a provider and its JSON text" {
 
 stored!(Decision, "a decision" {
     approved: "approved" Flag,
+    answered: "answered" Mark,
     by: "by" Term,
     at: "at" When,
     reason: "reason" Term,

@@ -114,6 +114,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
             None if exchange.decisions.is_asked(slot) => json.key("was_asked").value(&true),
             None => {}
         }
+        Mark::write(&exchange.decisions.is_question(slot), "question", json);
         if let Some(outcome) = outcome {
             json.key("result").object(|json| {
                 match &outcome.output {

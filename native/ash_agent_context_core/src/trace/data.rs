@@ -228,6 +228,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         if exchange.decisions.is_asked(slot) {
             json.field("was_asked", &true);
         }
+        if exchange.decisions.is_question(slot) {
+            json.field("question", &true);
+        }
         if let Some(asked) = exchange.decisions.asked_arguments(slot) {
             self.value(json, "asked", asked);
         }
@@ -242,6 +245,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         let words = |value: &Value| wording::reason(&self.trace.mask_value(value));
         let (by, reason) = (words(&decision.by), words(&decision.reason));
         json.field("approved", &decision.approved);
+        if decision.answered {
+            json.field("answered", &true);
+        }
         json.field("at", &millis(decision.at));
         if decision.by != Value::Nil {
             self.text(json, "by", by.into());

@@ -44,6 +44,7 @@ mod prices;
 #[path = "../support/provider_answers.rs"]
 mod provider_answers;
 mod pushed;
+mod questions;
 mod recall;
 #[path = "../support/recorded.rs"]
 mod recorded;

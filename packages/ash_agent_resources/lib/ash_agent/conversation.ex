@@ -121,6 +121,7 @@ defmodule AshAgent.Conversation do
   | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn. Sent again with the same `key`, it is said once. With `steer: true`, the turn that runs reads it, see below |
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
   | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
+  | `:answer` | answers the question of the call `call_id`, see `AshAgent.Runtime.AskUser`, with a text as `answer` or a map as `form`. `arguments` are those that were shown |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
@@ -170,7 +171,7 @@ defmodule AshAgent.Conversation do
 
   ## The actor and the tenant
 
-  The resource's policies decide who may do what, as for any resource; `:approve` and `:deny` have their own policies, and a decision
+  The resource's policies decide who may do what, as for any resource; `:approve`, `:deny` and `:answer` have their own policies, and a decision
   records who made it. Tools get the action's `:actor`, `:tenant` and `:domain`, its shared context as `:shared`, the resource
   as `:agent`, and the record's id as `:conversation_id`.
 

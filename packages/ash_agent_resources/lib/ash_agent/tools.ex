@@ -79,6 +79,11 @@ defmodule AshAgent.Tools do
 
   use AshAgent.Arguments
 
+  @doc "Makes a tool by which a model asks the person, see `AshAgent.Runtime.AskUser.tool/1`."
+  @doc since: "0.1.0"
+  @spec ask_user(keyword()) :: AshAgent.Runtime.Tool.t()
+  defdelegate ask_user(opts \\ []), to: AshAgent.Runtime.AskUser, as: :tool
+
   alias AshAgent.{Caller, Options}
   alias AshAgent.Domain.Tool, as: Declared
   alias AshAgent.Runtime.Tool

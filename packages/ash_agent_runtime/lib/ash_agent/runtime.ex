@@ -325,9 +325,12 @@ defmodule AshAgent.Runtime do
   # counts, too. Where an approval function was cut short in the middle of an answer, the rest of its calls wait for it.
   def undecided?(_context, _kept, approval) when is_function(approval), do: false
 
+  # Questions are asked without one.
   def undecided?(context, kept, _approval) do
-    Context.Calls.asked_tool_calls(context) != [] or
-      (Context.Calls.undecided_tool_calls(context) != [] and
+    not_questions = fn calls -> Enum.reject(calls, &is_map_key(&1, :question)) end
+
+    not_questions.(Context.Calls.asked_tool_calls(context)) != [] or
+      (not_questions.(Context.Calls.undecided_tool_calls(context)) != [] and
          (match?(%{status: :paused}, kept) or partly_decided?(context)))
   end
 

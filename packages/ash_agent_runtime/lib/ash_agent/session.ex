@@ -59,7 +59,7 @@ defmodule AshAgent.Session do
   ## Approval
 
   With `:approval`, a run may end with `{:paused, %AshAgent.Runtime.Paused{}}`. The session is then paused: `status/1`
-  lists the undecided calls, `approve/3` and `deny/4` record decisions, and `resume/2` continues. `cancel/1` gives up
+  lists the undecided calls, `approve/3`, `deny/4` and `answer/4` record decisions, and `resume/2` continues. `cancel/1` gives up
   these calls and ends the turn. Until then, new prompts return `{:error, :paused}`, and queued prompts keep waiting. A
   session with an approval function is also paused if it starts with a context in which calls are pending, and so is every session
   that starts with a paused conversation, from a store or not: without `:approval`, `resume/2` returns the error
@@ -418,6 +418,39 @@ defmodule AshAgent.Session do
   def deny(session, id, reason \\ nil, opts \\ []) when is_server(session) and is_binary(id) do
     opts = Options.validate!(opts, :deny)
     call(session, {:decide, {:denied, id, reason}, opts}, :deny)
+  end
+
+  @doc """
+  Answers a call of a tool that asks, see `AshAgent.Runtime.AskUser`, and returns `:ok` when the answer is stored as the call's result.
+  `resume/2` goes on with it.
+
+  Returns the errors of `approve/3`, and `{:error, %AshAgent.Context.Error{}}` for a call that is no question, and for an answer that is not
+  among the choices or does not fit the form, see `AshAgent.Context.Calls.answer_tool_call/4`.
+
+  ## Options
+
+  #{Options.docs(:answer)}
+
+  ## Examples
+
+      iex> alias AshAgent.{LLM, Runtime, Session}
+      iex> question = %{"question" => "Which seat?", "choices" => ["window", "aisle"]}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "ask_user", arguments: question}]}, "Booked."])
+      iex> {:ok, session} = Session.start_link(llm: llm, tools: [Runtime.AskUser.tool()])
+      iex> {:paused, _paused} = Session.prompt(session, "Book a seat")
+      iex> Session.answer(session, "call_1", "aisle", by: "ann")
+      :ok
+      iex> {:ok, result} = Session.resume(session)
+      iex> result.output
+      "Booked."
+  """
+  @doc since: "0.1.0"
+  @spec answer(session(), String.t(), String.t() | map(), keyword()) ::
+          :ok | {:error, :busy | Context.Error.t() | Error.t()}
+  def answer(session, id, answer, opts \\ [])
+      when is_server(session) and is_binary(id) and (is_binary(answer) or is_map(answer)) do
+    opts = Options.validate!(opts, :answer)
+    call(session, {:decide, {:answered, id, answer}, opts}, :answer)
   end
 
   @doc """

@@ -325,6 +325,29 @@ defmodule AshAgent.Sessions do
       do: request(sessions, id, :find, :deny, [call_id, reason], opts)
 
   @doc """
+  Answers a call of a tool that asks, see `AshAgent.Session.answer/4`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> llm = AshAgent.LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "ask_user", arguments: %{"question" => "When?"}}]}, "Done."])
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Answering, store: store, llm: llm, tools: [AshAgent.Runtime.AskUser.tool()])
+      iex> {:paused, _paused} = AshAgent.Sessions.prompt(Example.Answering, "c1", "Book a table")
+      iex> AshAgent.Sessions.answer(Example.Answering, "c1", "call_1", "On Friday", by: "ann")
+      :ok
+      iex> {:ok, result} = AshAgent.Sessions.resume(Example.Answering, "c1")
+      iex> result.output
+      "Done."
+  """
+  @doc since: "0.1.0"
+  @spec answer(sessions(), id(), String.t(), String.t() | map(), keyword()) ::
+          :ok | {:error, term()}
+  def answer(sessions, id, call_id, answer, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_binary(call_id) and
+             (is_binary(answer) or is_map(answer)),
+      do: request(sessions, id, :find, :answer, [call_id, answer], opts)
+
+  @doc """
   Returns the status of a session, see `AshAgent.Session.status/1`.
 
   ## Examples

@@ -1,6 +1,6 @@
 defmodule AshAgent.Runtime.PublicOptionsTest do
   alias AshAgent.{Context, LLM, MCP, Runtime, Session, Sessions, Store, Toolbox, Trace}
-  alias AshAgent.Runtime.{Permissions, Recall, SubAgent, ToolExecutor}
+  alias AshAgent.Runtime.{AskUser, Permissions, Recall, SubAgent, ToolExecutor}
   alias AshAgent.Store.{Conversation, Postgres, SQLite}
   alias AshAgent.Store.Postgres.Migrations
   alias AshAgent.Test.{Branch, Eval, Server}
@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
   use AshAgent.TestSupport.OptionCases,
     app: :ash_agent_runtime,
     any:
-      [{Session, :approve, :by}, {Session, :deny, :by}] ++
+      for(name <- [:approve, :deny, :answer], do: {Session, name, :by}) ++
         for(
           option <- [:llm, :context, :name, :id, :store, :output],
           do: {Session, :start_link, option}
@@ -18,7 +18,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
           option <- [:llm, :context, :store, :output],
           do: {Sessions, name, option}
         ) ++
-        for(name <- [:approve, :deny], do: {Sessions, name, :by}) ++
+        for(name <- [:approve, :deny, :answer], do: {Sessions, name, :by}) ++
         for(
           name <- [:run, :resume],
           option <- [:llm, :supervisor, :store, :output],
@@ -104,6 +104,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Runtime, :attach_default_logger} => [],
       {Runtime, :resume} => [context],
       {SubAgent, :tool} => [],
+      {AskUser, :tool} => [],
       {Recall, :tool} => [],
       {Session, :start_link} => [],
       {Session, :prompt} => [self(), "Hi"],
@@ -112,6 +113,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Session, :resume} => [self()],
       {Session, :resume_async} => [self()],
       {Session, :approve} => [self(), "a"],
+      {Session, :answer} => [self(), "a", "yes"],
       {Session, :deny} => [self(), "a", nil],
       {Session, :subscribe} => [self()],
       {Sessions, :start_link} => [],
@@ -121,6 +123,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Sessions, :steer} => [:sessions, "c1", "Hi"],
       {Sessions, :resume} => [:sessions, "c1"],
       {Sessions, :approve} => [:sessions, "c1", "a"],
+      {Sessions, :answer} => [:sessions, "c1", "a", "yes"],
       {Sessions, :deny} => [:sessions, "c1", "a", nil],
       {Sessions, :subscribe} => [:sessions, "c1"],
       {Sessions, :drain} => [:sessions],

@@ -17,7 +17,7 @@ defmodule AshAgent.TestSupport.Agents do
     AshAgent.TestSupport.Nodes.outlive(fn ->
       {:ok, store} = Store.SQLite.open(path)
       :persistent_term.put(@name, store)
-      tools = %{"pay" => &pay/2}
+      tools = %{"pay" => &pay/2, "ask_user" => AshAgent.Runtime.AskUser.tool()}
       Sessions.start_link([name: @name, store: store, llm: &model/1, tools: tools] ++ opts)
     end)
   end
@@ -28,6 +28,12 @@ defmodule AshAgent.TestSupport.Agents do
       %{content: "hold " <> _ = text} ->
         hold()
         {:ok, %{content: "re: #{text} #{node()}"}}
+
+      %{content: "ask" <> _} ->
+        {:ok, %{tool_calls: [%{id: "q", name: "ask_user", arguments: %{"question" => "When?"}}]}}
+
+      %{content: [%{tool_use_id: "q", content: answer} | _]} ->
+        {:ok, %{content: "#{answer} #{node()}"}}
 
       %{content: "pay" <> _} ->
         {:ok, %{tool_calls: [%{id: "call_1", name: "pay", arguments: %{}}]}}

@@ -19,7 +19,7 @@ defmodule AshAgent.Web do
   | `"validate"` | `"say"` | somebody has changed the message or its files, or is connected again |
   | `"stop"` | | somebody stops the turn, with the button or Escape |
   | `"decide"` | `"call"`, `"decision"`, `"shown"`, `"arguments"`, `"reason"` | somebody decides about a call |
-  | `"answer"` | `"call"`, `"shown"`, `"answer"` | somebody answers a question |
+  | `"answer"` | `"call"`, `"shown"`, `"answer"`, a text or a map | somebody answers a question |
   | `"retry"` | | somebody tries a failed turn again |
   | `"earlier"` | | somebody wants to see older messages |
   | `"cancel_upload"` | `"ref"` | somebody takes a file back |
@@ -140,10 +140,6 @@ defmodule AshAgent.Web do
   attr :running?, :boolean, default: false
   attr :earlier?, :boolean, default: false, doc: "whether there are older messages"
 
-  attr :questions, :list,
-    default: [],
-    doc: "names of tools whose calls are questions to the person"
-
   attr :edit?, :boolean,
     default: false,
     doc: "whether the arguments of a call can be changed before it runs"
@@ -158,7 +154,7 @@ defmodule AshAgent.Web do
     <div class="agent-scroll" role="log" aria-label="Messages" tabindex="0">
       <div class="agent-messages">
         <button :if={@earlier?} type="button" phx-click="earlier">Show earlier messages</button>
-        <.message :for={item <- @items} item={item} questions={@questions} edit?={@edit?} />
+        <.message :for={item <- @items} item={item} edit?={@edit?} />
         <article :if={@running?} id="agent-answer" class="agent-message" data-role="assistant" aria-label="Agent" aria-busy="true">
           <div :for={block <- @closed}>{Phoenix.HTML.raw(block)}</div>
           <div :for={block <- @open}>{Phoenix.HTML.raw(block)}</div>
@@ -170,7 +166,6 @@ defmodule AshAgent.Web do
   end
 
   attr :item, :map, required: true, doc: "one of `AshAgent.Web.Transcript.items/2`"
-  attr :questions, :list, default: []
   attr :edit?, :boolean, default: false
 
   @doc "A message, with its files, its calls and what they returned."
@@ -192,8 +187,8 @@ defmodule AshAgent.Web do
         <span :if={!file.url}>📎 {file.name}</span>
       </p>
       <%= for call <- @item.calls do %>
-        <.question :if={call.asked? and call.name in @questions} call={call} />
-        <.call :if={not (call.asked? and call.name in @questions)} call={call} edit?={@edit?} />
+        <.question :if={call.question?} call={call} />
+        <.call :if={not call.question?} call={call} edit?={@edit?} />
       <% end %>
       <p :if={@item.note} class="agent-note">{@item.note}</p>
     </article>
@@ -296,9 +291,9 @@ defmodule AshAgent.Web do
 
   attr :call, :map,
     required: true,
-    doc: "a call whose arguments have a `question`, and `choices` if there are some"
+    doc: "a call of `AshAgent.Runtime.AskUser`, with a `question`, and `choices` or a `form`"
 
-  @doc "A question of the agent to the person."
+  @doc "A question of the agent to the person, with its choices, the fields of its form, or one for a text."
   @doc since: "0.1.0"
   def question(assigns) do
     arguments =
@@ -308,25 +303,69 @@ defmodule AshAgent.Web do
       end
 
     choices = for choice when is_binary(choice) <- List.wrap(arguments["choices"]), do: choice
+    form = with %{"properties" => %{} = _fields} = form <- arguments["form"], do: form
 
     question =
       if is_binary(arguments["question"]), do: arguments["question"], else: assigns.call.arguments
 
-    assigns = assign(assigns, question: question, choices: choices)
+    choices = if form, do: [nil], else: choices ++ if(choices == [], do: [nil], else: [])
+    assigns = assign(assigns, question: question, choices: choices, form: form)
 
     ~H"""
-    <section id={"agent-question-#{@call.id}"} class="agent-approval" aria-label="A question of the agent">
-      <p dir="auto"><strong>{@question}</strong></p>
-      <form :for={choice <- @choices ++ [nil]} class="agent-buttons" phx-submit="answer">
+    <section id={"agent-question-#{@call.id}"} class="agent-approval" aria-labelledby={"agent-asked-#{@call.id}"}>
+      <p id={"agent-asked-#{@call.id}"} dir="auto"><strong>{@question}</strong></p>
+      <form :for={choice <- @choices} class="agent-buttons" phx-submit="answer">
         <input type="hidden" name="call" value={@call.id} />
         <input type="hidden" name="shown" value={@call.arguments} />
         <input :if={choice} type="hidden" name="answer" value={choice} />
-        <label :if={!choice}>Your answer <input name="answer" autocomplete="off" /></label>
+        <label :if={!choice and !@form}>Your answer <input name="answer" autocomplete="off" /></label>
+        <%= if @form do %>
+          <.field :for={{name, of} <- fields(@form)} name={name} of={of} required?={name in List.wrap(@form["required"])} />
+        <% end %>
         <button class={!choice && "agent-primary"}>{choice || "Answer"}</button>
       </form>
+      <.decision call={@call} decision="deny">
+        <button>Do not answer</button>
+      </.decision>
     </section>
     """
   end
+
+  # Those that are asked for first are needed.
+  defp fields(%{"properties" => fields} = form) do
+    required = List.wrap(form["required"])
+
+    fields
+    |> Enum.filter(&match?({_name, %{}}, &1))
+    |> Enum.sort_by(&{elem(&1, 0) not in required, elem(&1, 0)})
+  end
+
+  attr :name, :string, required: true
+  attr :of, :map, required: true
+  attr :required?, :boolean, required: true
+
+  # The answer is checked by the schema, so that a browser need not understand all of it.
+  defp field(%{of: of} = assigns) do
+    choices = if of["type"] == "boolean", do: [true, false], else: of["enum"]
+    type = if of["type"] in ["integer", "number"], do: "number", else: "text"
+    assigns = assign(assigns, choices: is_list(choices) && choices, type: type)
+
+    ~H"""
+    <label>
+      {text(@of["title"]) || @name}
+      <span :if={text(@of["description"])} class="agent-soft">{@of["description"]}</span>
+      <select :if={@choices} name={"answer[#{@name}]"} required={@required?}>
+        <option value=""></option>
+        <option :for={choice <- @choices} :if={is_binary(choice) or is_number(choice) or is_boolean(choice)} value={to_string(choice)}>
+          {%{true => "Yes", false => "No"}[choice] || choice}
+        </option>
+      </select>
+      <input :if={!@choices} type={@type} step="any" name={"answer[#{@name}]"} autocomplete="off" required={@required?} />
+    </label>
+    """
+  end
+
+  defp text(text), do: if(is_binary(text), do: text)
 
   attr :words, :string, default: nil, doc: "what happened, or `nil`"
   attr :retry?, :boolean, default: true, doc: "whether trying again makes sense"

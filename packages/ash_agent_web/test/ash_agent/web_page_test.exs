@@ -104,7 +104,7 @@ defmodule AshAgent.WebPageTest do
     |> Context.add_user_message("Go on")
     |> Context.add_assistant_message(nil, waiting)
     |> Calls.ask_about_tool_call("b")
-    |> Calls.ask_about_tool_call("c")
+    |> Calls.ask_about_tool_call("c", nil, question: true)
   end
 
   defp page(assigns) do
@@ -120,7 +120,7 @@ defmodule AshAgent.WebPageTest do
         <Web.chat>
           <:list><Web.conversations conversations={@conversations} current={1} path="/chat" /></:list>
           <header class="agent-head"><h1>Printer</h1></header>
-          <Web.transcript items={@items} answer="I am **at" running?={true} edit?={true} questions={["ask_person"]} earlier?={true} />
+          <Web.transcript items={@items} answer="I am **at" running?={true} edit?={true} earlier?={true} />
           <Web.failure words="The model is overloaded." />
           <Web.composer form={@form} running?={true} />
         </Web.chat>

@@ -15,10 +15,23 @@ defmodule AshAgent.WebTest do
   defp transcript(context, assigns \\ []),
     do: render_component(&Web.transcript/1, [items: Transcript.items(context)] ++ assigns)
 
-  defp asked(name, arguments) do
+  defp asked(name, arguments, opts \\ []) do
     Context.new("Clean up")
     |> Context.add_assistant_message(nil, [%{id: "a", name: name, arguments: arguments}])
-    |> Calls.ask_about_tool_call("a")
+    |> Calls.ask_about_tool_call("a", nil, opts)
+  end
+
+  defp question(arguments), do: asked("ask_user", arguments, question: true)
+
+  defp evil_form do
+    %{
+      "properties" => %{
+        @evil => %{"title" => @evil, "description" => @evil, "enum" => [@evil]},
+        "odd" => %{"title" => 1, "description" => %{}, "enum" => [%{}, nil]},
+        "none" => 1
+      },
+      "required" => @evil
+    }
   end
 
   test "what people, models and tools say is text" do
@@ -31,9 +44,8 @@ defmodule AshAgent.WebTest do
 
     pages = [
       transcript(context, answer: @evil, running?: true),
-      transcript(asked("ask_person", %{"question" => @evil, "choices" => [@evil]}),
-        questions: ["ask_person"]
-      ),
+      transcript(question(%{"question" => @evil, "choices" => [@evil]})),
+      transcript(question(%{"question" => @evil, "form" => evil_form()})),
       render_component(&Web.conversations/1,
         conversations: [%{id: 1, title: @evil, status: :idle}],
         path: "/chat"
@@ -67,29 +79,47 @@ defmodule AshAgent.WebTest do
   end
 
   test "a question is asked as such, with its choices" do
-    page =
-      transcript(
-        asked("ask_person", %{"question" => "Which one?", "choices" => ["red", 1, "blue"]}),
-        questions: ["ask_person"]
-      )
-
+    page = transcript(question(%{"question" => "Which one?", "choices" => ["red", 1, "blue"]}))
     assert page =~ "<strong>Which one?</strong>"
     assert page =~ ~s(phx-submit="answer")
     for choice <- ~w(red blue), do: assert(page =~ ~s(name="answer" value="#{choice}"))
     refute page =~ "Approve"
+    # Only these answers are taken, and nobody has to answer.
+    refute page =~ "Your answer"
+    assert page =~ "Do not answer"
+    assert transcript(question(%{"question" => "Which one?"})) =~ "Your answer"
     # Other tools may have an argument of this name.
-    assert transcript(asked("poll", %{"question" => "Which one?"}), questions: ["ask_person"]) =~
-             "Approve"
+    assert transcript(asked("poll", %{"question" => "Which one?"})) =~ "Approve"
+  end
+
+  test "a form has a field for each property, those first that are needed" do
+    properties = %{
+      "a" => %{"type" => "boolean"},
+      "b" => %{"type" => "integer", "title" => "How many"},
+      "c" => %{"enum" => ["x", "y"]},
+      "d" => %{"type" => "string"}
+    }
+
+    form = %{"type" => "object", "properties" => properties, "required" => ["d"]}
+    page = transcript(question(%{"question" => "Which one?", "form" => form}))
+    names = for [_, name] <- Regex.scan(~r/name="answer\[(\w)\]"/, page), do: name
+    assert Enum.dedup(names) == ~w(d a b c)
+    assert page =~ ~r/<input [^>]*name="answer\[d\]"[^>]* required/
+    assert page =~ ~r/How many\s*<input type="number"/
+
+    for {value, shown} <- [{"true", "Yes"}, {"false", "No"}, {"x", "x"}],
+        do: assert(page =~ ~r/<option value="#{value}">\s*#{shown}\s*</)
+
+    refute page =~ "Your answer"
   end
 
   # A browser presses the first button of the form, which must not approve where somebody writes why not.
   test "Enter in a field does what the button beside it does" do
-    for {name, arguments} <- [
-          {"delete", %{}},
-          {"ask_person", %{"question" => "?", "choices" => ["a", "b"]}}
+    for context <- [
+          asked("delete", %{}),
+          question(%{"question" => "?", "choices" => ["a", "b"]})
         ] do
-      page = transcript(asked(name, arguments), edit?: true, questions: ["ask_person"])
-      forms = Regex.scan(~r/<form.*?<\/form>/s, page)
+      forms = Regex.scan(~r/<form.*?<\/form>/s, transcript(context, edit?: true))
       assert length(forms) == 3
       for [form] <- forms, do: assert([_] = Regex.scan(~r/<button/, form))
     end

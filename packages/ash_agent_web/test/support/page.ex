@@ -4,7 +4,20 @@ defmodule AshAgent.Web.Page do
   # An application with the live page: two resources of people who see only their own, in tenants, and a model that the test plays.
 
   alias AshAgent.{Context, Response}
+  alias AshAgent.Runtime.AskUser
   alias AshAgent.TestSupport.StreamModel
+
+  @form %{
+    "type" => "object",
+    "properties" => %{
+      "name" => %{"type" => "string", "title" => "Your name"},
+      "seats" => %{"type" => "integer", "description" => "1 to 4"},
+      "class" => %{"enum" => ["first", "second"]},
+      "window" => %{"type" => "boolean"}
+    },
+    "required" => ["name", "seats"],
+    "additionalProperties" => false
+  }
 
   @app :ash_agent_web
 
@@ -40,12 +53,13 @@ defmodule AshAgent.Web.Page do
   def tools do
     %{
       delete: fn arguments -> {:ok, "deleted " <> arguments["path"]} end,
-      ask_person: fn arguments -> {:ok, arguments["answer"] || "no answer"} end,
+      ask_person: AskUser.tool(),
+      seats: AskUser.tool(form: @form),
       look: fn _arguments -> {:ok, "seen"} end
     }
   end
 
-  def approval(%{name: name}, _context) when name in ["delete", "ask_person"], do: :ask
+  def approval(%{name: "delete"}, _context), do: :ask
   def approval(_call, _context), do: :approve
 
   def store, do: AshAgent.Web.Page.Store
@@ -111,7 +125,7 @@ defmodule AshAgent.Web.Page do
       end
 
       policies do
-        policy action([:approve, :deny, :say]) do
+        policy action([:approve, :deny, :answer, :say]) do
           forbid_if(actor_attribute_equals(:role, :reader))
           authorize_if(always())
         end
@@ -208,7 +222,6 @@ defmodule AshAgent.Web.Page.ChatLive do
        path: "/#{action}",
        list: [load: [:total_tokens], authorize?: false],
        trace: edited?,
-       questions: ["ask_person"],
        accept: if(edited?, do: ~w(.png .txt), else: false)
      )}
   end

@@ -53,15 +53,15 @@ function pretty(json) {
 
 function decisionOf(call) {
   if (call.decision) {
-    const { approved, by, at, reason } = call.decision;
-    const words = [approved ? 'Approved' : 'Denied', by != null ? `by ${visible(text(by))}` : '', `at ${clock(at)}`, reason != null ? `because: ${visible(text(reason))}` : ''];
+    const { approved, answered, by, at, reason } = call.decision;
+    const words = [answered ? 'Answered' : approved ? 'Approved' : 'Denied', by != null ? `by ${visible(text(by))}` : '', `at ${clock(at)}`, reason != null ? `because: ${visible(text(reason))}` : ''];
     const line = h('p', { class: approved ? 'decision' : 'decision error' }, words.filter(Boolean).join(' '));
-    const other = call.decision.arguments != null && h('div', {}, h('p', { class: 'note' }, 'with other arguments:'), ...json(text(call.decision.arguments)));
+    const other = call.decision.arguments != null && h('div', {}, h('p', { class: 'note' }, answered ? 'to this question:' : 'with other arguments:'), ...json(text(call.decision.arguments)));
     const edited = call.decision.edited != null && h('div', {}, h('p', { class: 'note' }, 'to run with arguments that a person changed:'), ...json(text(call.decision.edited)));
     return h('div', {}, line, other || '', edited || '');
   }
-  if (call.asked != null) return h('div', {}, h('p', { class: 'decision' }, 'Somebody has been asked to decide about a run with these arguments:'), ...json(text(call.asked)));
-  if (call.was_asked) return h('p', { class: 'decision' }, 'Somebody has been asked to decide about this call');
+  if (call.asked != null) return h('div', {}, h('p', { class: 'decision' }, call.question ? 'Somebody has been asked this:' : 'Somebody has been asked to decide about a run with these arguments:'), ...json(text(call.asked)));
+  if (call.was_asked) return h('p', { class: 'decision' }, call.question ? 'Somebody has been asked' : 'Somebody has been asked to decide about this call');
   return '';
 }
 

@@ -37,7 +37,7 @@ function outcomeOf(of) {
   const entry = last && last.says.at(-1);
   const failure = last && (last.failures || []).at(-1);
   const waiting = (entry && entry.calls || []).find(call => !call.result);
-  if (waiting) return { words: waiting.was_asked || waiting.decision == null && waiting.status === 'pending' && of.all.some(iteration => callsOf(iteration).some(call => call.decision)) ? 'waits for a decision' : 'waits for results', at: of.updated };
+  if (waiting) return { words: waiting.was_asked || waiting.decision == null && waiting.status === 'pending' && of.all.some(iteration => callsOf(iteration).some(call => call.decision)) ? waiting.question ? 'waits for an answer' : 'waits for a decision' : 'waits for results', at: of.updated };
   if (failure && !(entry && entry.asked && entry.asked[1] >= failure.at)) return { words: `failed: ${failure.kind.replaceAll('_', ' ')}`, at: failure.at, bad: true };
   if (!entry) return { words: of.all.length > 1 ? 'waits for the model' : 'empty', at: of.updated };
   if (entry.interrupted != null) return { words: 'broke off', at: entry.asked ? entry.asked[1] : of.updated, bad: true };

@@ -27,6 +27,7 @@ defmodule AshAgent.Conversation.Change do
   | `:resume` | update | `wait` |
   | `:approve` | update | `call_id`, `arguments`, `edited` |
   | `:deny` | update | `call_id`, `reason`, `arguments` |
+  | `:answer` | update | `call_id`, `answer` or `form`, `arguments` |
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
 
@@ -42,7 +43,7 @@ defmodule AshAgent.Conversation.Change do
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
   alias AshAgent.Runtime.{Ended, Journal, ToolArguments}
 
-  @actions [:start, :fork, :say, :resume, :approve, :deny, :cancel, :rewind]
+  @actions [:start, :fork, :say, :resume, :approve, :deny, :answer, :cancel, :rewind]
   # The last two are the extension's own.
   @does @actions ++ [:delta, :delete]
 
@@ -143,6 +144,20 @@ defmodule AshAgent.Conversation.Change do
         Journal.deny(conversation, id, reason, decision(changeset, context), started?)
       end)
     end)
+  end
+
+  defp does(:answer, changeset, context) do
+    case for(name <- [:answer, :form], given = Changeset.get_argument(changeset, name), do: given) do
+      [answer] ->
+        opts = decision(changeset, context)
+
+        edit_after(changeset, [status: :paused], fn conversation ->
+          Context.Calls.answer_tool_call(conversation, call_id(changeset), answer, opts)
+        end)
+
+      _none_or_both ->
+        error(changeset, :no_answer)
+    end
   end
 
   defp does(:cancel, changeset, _context) do

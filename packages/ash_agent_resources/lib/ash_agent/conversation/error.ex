@@ -5,6 +5,7 @@ defmodule AshAgent.Conversation.Error do
     * `:busy` - a turn is running
     * `:paused` - calls wait for decisions
     * `:no_message` - neither `input` nor `parts` was given, or both
+    * `:no_answer` - neither `answer` nor `form` was given, or both
     * `:no_actor` - whoever asked cannot be found again, and somebody else resumes: see the option `actor_persister`
     * `:changed` - the conversation is not at the given `revision` any more
     * `:not_found` - the store has no such conversation; `:say` begins one
@@ -21,8 +22,10 @@ defmodule AshAgent.Conversation.Error do
 
   @words %{
     busy: "a turn of the conversation is running: wait for its end, or cancel it",
-    paused: "tool calls wait for decisions: approve or deny them and resume, or cancel them",
+    paused:
+      "tool calls wait for decisions: approve, deny or answer them and resume, or cancel them",
     no_message: "expected either input or parts",
+    no_answer: "expected either answer or form",
     no_actor:
       "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer",
     changed: "the conversation has changed since it was read: read it again",
@@ -46,6 +49,8 @@ defmodule AshAgent.Conversation.Error do
   @doc false
   # The place in a form: beside the text, or above all fields.
   def field(%{reason: :no_message}), do: :input
+  def field(%{reason: :no_answer}), do: :answer
+  def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:answer], _}}}), do: :answer
   def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
   def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:edited], _}}}), do: :edited
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input

@@ -39,6 +39,7 @@ defmodule AshAgent.Conversation.Transformer do
     resume: [],
     approve: [args: [:call_id]],
     deny_call: [action: :deny, args: [:call_id]],
+    answer: [args: [:call_id]],
     cancel: [],
     rewind: [args: [:iteration]],
     erase: [args: [:filter]],
@@ -110,6 +111,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:resume, wait())
     |> update(:approve, [call(), argument(:arguments, :map), argument(:edited, :map)])
     |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
+    |> update(:answer, [call(), words(:answer), argument(:form, :map), argument(:arguments, :map)])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
     |> update(:delta, [], description: @delta)
@@ -177,6 +179,10 @@ defmodule AshAgent.Conversation.Transformer do
     do: dsl |> Transformer.get_entities([:attributes]) |> Enum.find(& &1.primary_key?)
 
   defp call, do: argument(:call_id, :string, allow_nil?: false)
+  # A choice may begin with a space.
+  defp words(name),
+    do: argument(name, :string, constraints: [trim?: false, allow_empty?: true])
+
   defp revision, do: argument(:revision, :integer)
 
   defp argument(name, type, opts \\ []) do

@@ -40,8 +40,8 @@ defmodule AshAgent.Runtime.Events do
 
   A delta is the content of one piece of a stream, and its `bytes` are those of text, thinking and arguments. Answers that
   are not streamed have no deltas and no `time_to_first_token`. `cost` is in 10^-12 US dollars, and only known with `:prices`. `finish_reason` is a
-  `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied` or
-  `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
+  `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied`,
+  `:answered` or `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
   `AshAgent.Session`; a call that runs without a decision has no such event. `repairs` is a list of `t:AshAgent.Output.repair/0`: what was
   repaired in the arguments, and where. A pause comes right before the end of its run
   and counts the undecided calls. `kind` is `:error`, `:exit`, `:throw` or `:timeout`; `reason` is the name of an exception's

@@ -13,6 +13,8 @@ defmodule AshAgent.Runtime.Gate do
 
   @rewritten "a hook (:before_tool) changed the arguments that a person wrote, so it did not run"
 
+  @nobody "a sub-agent cannot ask the person; end with what you know and say what is missing"
+
   @enforce_keys [:permissions, :before, :after, :approval]
   defstruct @enforce_keys
 
@@ -40,7 +42,7 @@ defmodule AshAgent.Runtime.Gate do
   person wrote them.
 
   Returns `{:run, call}` with the arguments for the tool, `{:approve, call}` if it was approved just now, `{:ask, call}`,
-  `{:refused, call}` if no tool can take it, `{:deny, by, reason}`, or `:timeout`.
+  `{:question, call}` if a person has to answer it, whatever the approval function would say, `{:refused, call}` if no tool can take it, `{:deny, by, reason}`, or `:timeout`.
   """
   def decide(%__MODULE__{} = gate, call, env) do
     # A model of the application's own may give its calls other keys.
@@ -59,7 +61,12 @@ defmodule AshAgent.Runtime.Gate do
          :ok <- permit_change(gate, shown, ready, env) do
       # An approval of the arguments before their repair is one of the repaired.
       approved = if changed === shown, do: [ready, call], else: [ready]
-      if tool.recall?, do: {:run, ready}, else: approve(gate, ready, approved, env)
+
+      cond do
+        tool.recall? -> {:run, ready}
+        tool.asks? -> ask(gate, tool, ready)
+        true -> approve(gate, ready, approved, env)
+      end
     else
       {:error, _words} -> {:refused, call}
       decided -> decided
@@ -147,6 +154,14 @@ defmodule AshAgent.Runtime.Gate do
       end
     end)
   end
+
+  # Nobody talks to a run within another one.
+  defp ask(%{permissions: [_own]}, tool, call) do
+    {:ok, arguments} = Tool.arguments(call.arguments)
+    {:question, %{call | arguments: Map.merge(arguments, tool.shown)}}
+  end
+
+  defp ask(_within_another, _tool, _call), do: {:deny, :approval, @nobody}
 
   # A person has allowed these arguments, but not what the application denies to everybody.
   defp approve_edited(gate, call, env) do

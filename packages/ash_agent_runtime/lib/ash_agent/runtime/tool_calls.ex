@@ -159,6 +159,10 @@ defmodule AshAgent.Runtime.ToolCalls do
         ask = &ask_about(&1, id, arguments, shown)
         record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
 
+      {:question, %{arguments: arguments} = call} ->
+        ask = &Context.Calls.ask_about_tool_call(&1, id, arguments, question: true)
+        record(batch, call, {:ask, started}, ask, &%{&1 | asked: &1.asked + 1})
+
       {:deny, by, reason} ->
         Events.emit_decision(run.events, call, :denied, by, started)
         batch |> update_context(&deny(&1, id, shown == :error, by, reason)) |> check()

@@ -1,8 +1,8 @@
 defmodule AshAgent.Session.Decision do
   @moduledoc false
 
-  # A decision about a call of a session that does not run: `{:approved, id, nil}` or `{:denied, id, reason}`. It is made when it
-  # is stored.
+  # A decision about a call of a session that does not run: `{:approved, id, nil}`, `{:denied, id, reason}` or `{:answered, id, answer}`. It
+  # is made when it is stored.
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Events, Journal, ToolArguments}
@@ -15,8 +15,7 @@ defmodule AshAgent.Session.Decision do
     with {:ok, unknown} <- fetch_unknown(session, decision),
          {:ok, context} <- apply_decision(session, decision, unknown, opts),
          :ok <- Events.store(runtime[:on_change], context),
-         {_verdict, _id, reason} = decision,
-         settlement = Journal.settlement(reason, opts),
+         settlement = Journal.settlement(elem(decision, 2), opts),
          settled = Enum.map(unknown, &Map.put(&1, :settled, settlement)),
          {:ok, claim} <- Claim.write(session.claim, context, :paused, settled) do
       emit(runtime, before, decision, started)
@@ -31,12 +30,13 @@ defmodule AshAgent.Session.Decision do
       else: {:ok, []}
   end
 
-  defp fetch_unknown(_session, _approved), do: {:ok, []}
+  defp fetch_unknown(_session, _approved_or_answered), do: {:ok, []}
 
   defp apply_decision(%{context: context, runtime: runtime}, decision, unknown, opts) do
     case decision do
       {:approved, id, _reason} -> {:ok, ToolArguments.approve(context, id, opts, runtime)}
       {:denied, id, reason} -> {:ok, Journal.deny(context, id, reason, opts, unknown != [])}
+      {:answered, id, answer} -> {:ok, Context.Calls.answer_tool_call(context, id, answer, opts)}
     end
   rescue
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}

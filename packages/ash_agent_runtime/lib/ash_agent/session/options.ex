@@ -113,6 +113,7 @@ defmodule AshAgent.Session.Options do
                    resume_async: @resume_async ++ @limits,
                    approve: @approve,
                    deny: @decide,
+                   answer: @decide,
                    subscribe: [
                      {:limit, :pos_integer, [default: 1_000],
                       "how many messages may wait for the subscriber, see above."}

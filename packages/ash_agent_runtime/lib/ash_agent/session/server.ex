@@ -9,7 +9,7 @@ defmodule AshAgent.Session.Server do
   # | resume                  | running          | waits in the queue      | running           | error `:draining`       |
   # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
   # | steer_stored            | error `:idle`    | is given to the run     | error `:paused`   | error `:draining`       |
-  # | approve, deny           | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
+  # | approve, deny, answer   | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
   # | cancel                  | drops what waits | idle                    | idle              | stops                   |
   # | pause                   | -                | at its next step: idle  | -                 | -                       |
   # | the run asks for steers | -                | it gets them            | -                 | stops, if all is stored |
@@ -91,6 +91,7 @@ defmodule AshAgent.Session.Server do
     stored = kept && kept.status
     asks? = (is_function(approval) and stored != :running) or stored == :paused
     waits? = asks? and Context.pending_tool_calls(context) != []
+    waits? = waits? or Context.Calls.asked_tool_calls(context) != []
     if waits? or Runtime.undecided?(context, kept, approval), do: :paused, else: :idle
   end
 
@@ -286,7 +287,7 @@ defmodule AshAgent.Session.Server do
        do: with_waiting(session, &steer_stored(id, opts, &1))
 
   defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
-       when verdict in [:approved, :denied] and is_binary(id) and is_options(opts),
+       when verdict in [:approved, :denied, :answered] and is_binary(id) and is_options(opts),
        do: with_waiting(session, &decide(decision, opts, &1))
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}

@@ -49,6 +49,23 @@ defmodule AshAgent.Sessions.NodesTest do
     end)
   end
 
+  test "a question is answered on any node, also after the one that asked it is gone", context do
+    group([:a, :b], context, [lease: 600_000], fn at, %{a: a, b: b} ->
+      for {id, kill?, node} <- [{"c", false, a}, {"d", true, b}] do
+        assert {:paused, ["q"], _} = at.(:a, :ask, [:prompt, [id, "ask"]])
+        if kill?, do: Nodes.kill(at.(:a, :os_pid, []))
+        assert :ok = at.(:b, :ask_until, [:answer, [id, "q", "Friday"], [:unreachable]])
+        if not kill?, do: assert({:error, _} = at.(:a, :ask, [:answer, [id, "q", "Monday"]]))
+
+        assert {:error, {:illegal_status, _, :ok, _}} =
+                 at.(:b, :ask, [:answer, [id, "q", "Monday"]])
+
+        assert {:ok, output, _texts} = at.(:b, :ask, [:resume, [id]])
+        assert output == "Friday #{node}"
+      end
+    end)
+  end
+
   test "of nodes that want one at once, one gets it, and the others send it their prompts",
        context do
     names = [:a, :b, :c]

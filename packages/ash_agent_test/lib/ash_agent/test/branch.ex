@@ -141,8 +141,10 @@ defmodule AshAgent.Test.Branch do
 
   # A pause of the original is one of the branch.
   defp ask(branch, number, %{current_iteration: number} = context) do
-    asked = for %{id: id} <- Context.Calls.asked_tool_calls(context), do: id
-    Enum.reduce(asked, branch, &Context.Calls.ask_about_tool_call(&2, &1))
+    Enum.reduce(Context.Calls.asked_tool_calls(context), branch, fn %{id: id} = call, branch ->
+      question? = is_map_key(call, :question)
+      Context.Calls.ask_about_tool_call(branch, id, nil, question: question?)
+    end)
   end
 
   defp ask(branch, _number, _context), do: branch

@@ -14,10 +14,7 @@ defmodule AshAgent.Web.Live do
             {:trace, :boolean, [default: false],
              "Whether the page links to the trace, which shows everything, also the system prompt."},
             {:accept, :any, [default: false],
-             "Kinds of files that can be sent, as `:accept` of `Phoenix.LiveView.allow_upload/3`."},
-            {:questions, {:list, :string}, [default: []],
-             "Names of tools whose calls are questions to the person: they have the argument `question`, `choices` if there are some, and " <>
-               "the tool returns its argument `answer`, which the person adds. Needs the argument `edited` of `:approve`."}
+             "Kinds of files that can be sent, as `:accept` of `Phoenix.LiveView.allow_upload/3`."}
           ])
 
   @moduledoc """
@@ -57,7 +54,8 @@ defmodule AshAgent.Web.Live do
 
   A page that is opened, or connects again, in the middle of an answer shows what has come of it and goes on from there. A message that is sent twice,
   by a second click or by the form after a reconnect, is said once. While the agent works, a message goes into the turn that runs if `:say` has
-  the argument `steer`, and otherwise waits for its end. Arguments of a call can be changed if `:approve` has the argument `edited`.
+  the argument `steer`, and otherwise waits for its end. Arguments of a call can be changed if `:approve` has the argument `edited`. A question of `AshAgent.Runtime.AskUser` is
+  answered with the action `:answer`.
 
   An event that fails is shown, and logged without what it contained. At the level `:debug`, Phoenix logs the parameters of events, which
   are what people write: `use Phoenix.LiveView, log: false` leaves that out.
@@ -374,13 +372,16 @@ defmodule AshAgent.Web.Live do
     end
   end
 
+  # Of a form, fields that are empty are not there.
+  defp event("answer", %{"call" => id, "shown" => shown, "answer" => %{} = form}, socket) do
+    form = Map.filter(form, fn {_name, text} -> blank(text) end)
+    update(socket, :chat, &decide(&1, :answer, %{call_id: id, form: form}, shown))
+  end
+
   defp event("answer", %{"call" => id, "shown" => shown, "answer" => answer}, socket) do
-    with "" <> _ <- blank(answer), {:ok, %{} = arguments} <- Context.JSON.decode(shown) do
-      input = %{call_id: id, edited: Map.put(arguments, "answer", answer)}
-      update(socket, :chat, &decide(&1, :approve, input, shown))
-    else
-      _nothing -> update(socket, :chat, &fail(&1, "Write an answer first."))
-    end
+    if blank(answer),
+      do: update(socket, :chat, &decide(&1, :answer, %{call_id: id, answer: answer}, shown)),
+      else: update(socket, :chat, &fail(&1, "Write an answer first."))
   end
 
   # A browser can send anything.
@@ -559,7 +560,6 @@ defmodule AshAgent.Web.Live do
           running?={@chat.running?}
           earlier?={@chat.context != nil and Context.count_iterations(@chat.context) > @chat.limit}
           edit?={edit?(@chat)}
-          questions={if edit?(@chat), do: @chat.questions, else: []}
         />
         <Web.failure words={@chat.failure && elem(@chat.failure, 1)} retry?={match?({:turn, _}, @chat.failure)} />
         <Web.composer

@@ -28,7 +28,8 @@ defmodule AshAgent.Web.Transcript do
 
   @typedoc """
   A tool call. Its arguments are those that it runs with, as JSON in which no character is invisible: it is what the person who decides has
-  seen, and can be decoded. `asked?` is whether somebody has to decide about it, and `result` the words of its result.
+  seen, and can be decoded. `asked?` is whether somebody has to decide about it, `question?` whether that is to answer it, and `result` the
+  words of its result.
   """
   @type call :: %{
           id: String.t(),
@@ -36,6 +37,7 @@ defmodule AshAgent.Web.Transcript do
           arguments: String.t(),
           status: :asked | :pending | :approved | :denied | :unknown | :ok | :error,
           asked?: boolean(),
+          question?: boolean(),
           by: String.t() | nil,
           result: String.t() | nil
         }
@@ -58,7 +60,7 @@ defmodule AshAgent.Web.Transcript do
   def items(%Context{current_iteration: last} = context, limit \\ 100)
       when is_integer(limit) and limit > 0 do
     undecided = Map.new(Calls.undecided_tool_calls(context), &{&1.id, &1.arguments})
-    asked = MapSet.new(Calls.asked_tool_calls(context), & &1.id)
+    asked = Map.new(Calls.asked_tool_calls(context), &{&1.id, is_map_key(&1, :question)})
 
     for number <- max(last - limit + 1, 1)..last//1,
         %{messages: messages, tool_calls: calls} = Context.get_iteration(context, number),
@@ -114,7 +116,7 @@ defmodule AshAgent.Web.Transcript do
   ## Calls
 
   defp call(context, %{id: id, name: name} = call, undecided, asked) do
-    asked? = id in asked
+    asked? = is_map_key(asked, id)
     decision = Calls.tool_call_decision(context, id)
     # Of a call that succeeded, nobody asks who let it.
     by = if not match?({:ok, _}, call.result), do: decision[:by]
@@ -126,6 +128,7 @@ defmodule AshAgent.Web.Transcript do
       arguments: json(undecided[id] || decision[:edited] || call.arguments),
       status: status(context, call, asked?),
       asked?: asked?,
+      question?: asked[id] == true,
       by: by && to_string(by),
       result: words(call.result)
     }

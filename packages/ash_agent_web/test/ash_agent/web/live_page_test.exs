@@ -177,6 +177,41 @@ defmodule AshAgent.Web.LivePageTest do
     Browser.close(browser)
   end
 
+  test "a form is filled in and answered with the keyboard", %{tmp_dir: folder, url: url} do
+    browser = open(folder, "#{url}/edited?as=ann")
+    say(browser, "Book")
+    model = asked("Book")
+    send(model, {:call, "c1", "seats", ~s({"question":"For whom?"})})
+    send(model, {:finish, "tool_calls"})
+    await(browser, "document.querySelector('#agent-question-c1 input') != null")
+
+    # A screen reader hears the question as the name of what it is in.
+    name =
+      "document.getElementById(document.querySelector('#agent-question-c1').getAttribute('aria-labelledby')).innerText"
+
+    assert Browser.eval(browser, name) == "For whom?"
+
+    Browser.eval(
+      browser,
+      "document.querySelector('#agent-question-c1 [name=\"answer[name]\"]').focus(); 1"
+    )
+
+    Browser.type(browser, "Ann")
+    # A field that is needed is empty, so nothing is sent.
+    enter(browser)
+    Browser.press(browser, "Tab")
+    Browser.type(browser, "2")
+    refute_received {:answer, _}
+    enter(browser)
+    assert_receive {:answer, %{call_id: "c1", form: form}}, @wait
+    assert form == %{"name" => "Ann", "seats" => "2"}
+    assert_receive {:asked, model, _result}, @wait
+    send(model, {:text, "Booked"})
+    finish(model)
+    shows(browser, "Booked")
+    Browser.close(browser)
+  end
+
   test "axe finds nothing, by day, at night and on a phone", %{tmp_dir: folder, url: url} do
     chat =
       Page.EditedChat.start!(%{title: "Printer", input: "Clean up", wait: false},
@@ -188,6 +223,8 @@ defmodule AshAgent.Web.LivePageTest do
     send(model, {:text, "Shall **I**?"})
     send(model, {:call, "c1", "delete", ~s({"path":"/tmp/x"})})
     send(model, {:call, "c2", "ask_person", ~s({"question":"Which?","choices":["red"]})})
+    send(model, {:call, "c3", "ask_person", ~s({"question":"Why?"})})
+    send(model, {:call, "c4", "seats", ~s({"question":"For whom?"})})
     send(model, {:finish, "tool_calls"})
 
     for size <- [{1100, 900}, {390, 800}],

@@ -299,7 +299,7 @@ defmodule AshAgent.Web.LiveTest do
     assert html =~ ~r/<textarea[^>]*>\s*Hi<\/textarea>/
   end
 
-  test "arguments are changed, and a question is answered so" do
+  test "arguments are changed" do
     chat = paused("delete", %{"path" => "/"}, Page.EditedChat)
     view = open(chat, "ann", "/edited")
 
@@ -318,18 +318,93 @@ defmodule AshAgent.Web.LiveTest do
     html = render(view)
     assert html =~ ~s({&quot;path&quot;:&quot;/tmp&quot;})
     refute html =~ ~s({&quot;path&quot;:&quot;/&quot;})
+  end
 
-    chat = paused("ask_person", %{"question" => "Which?", "choices" => ["red"]}, Page.EditedChat)
-    view = open(chat, "ann", "/edited")
-    assert render(view) =~ "<strong>Which?</strong>"
-    [choice, own] = for n <- 1..2, do: "#agent-question-c1 form:nth-of-type(#{n})"
-    assert view |> form(own, %{answer: " "}) |> render_submit() =~ "Write an answer first."
-    view |> element(choice) |> render_submit()
-    assert_receive {:approve, %{edited: %{"answer" => "red", "question" => "Which?"}}}
-    assert_receive {:asked, model, result}, @wait
-    assert result =~ "red"
+  @question "#agent-question-c1 form:first-of-type"
+
+  test "a question is answered with a choice, a text or a form, and its answer goes to the model" do
+    for {resource, path} <- [{Page.Chat, "/chat"}, {Page.PlainChat, "/plain"}],
+        {tool, more, wrong, right, result} <- [
+          {"ask_person", %{"choices" => ["red", " blue"]}, nil, %{}, "red"},
+          {"ask_person", %{}, {%{answer: " "}, "Write an answer first."}, %{answer: "Red"},
+           "Red"},
+          {"seats", %{}, {%{answer: %{name: "Ann", seats: "two"}}, "/seats: expected an integer"},
+           %{answer: %{name: "Ann", seats: "2", class: "first", window: "true"}}, ~s(seats)}
+        ] do
+      chat = paused(tool, Map.put(more, "question", "Which?"), resource)
+      view = open(chat, "ann", path)
+      assert render(view) =~ "<strong>Which?</strong>"
+
+      with {input, words} <- wrong,
+           do: assert(view |> form(@question, input) |> render_submit() =~ words)
+
+      assert render(view) =~ "agent-question-c1"
+      view |> form(@question, right) |> render_submit()
+      assert_receive {:asked, model, told}, @wait
+      assert told =~ result
+      answer(model, ["Thanks."])
+      shows(view, "Thanks.")
+      answered(view)
+      refute render(view) =~ "agent-question-c1"
+
+      decision =
+        Context.Calls.tool_call_decision(Ash.load!(chat, :context, rights("ann")).context, "c1")
+
+      assert %{decision: :answered, by: "ann"} = decision
+    end
+  end
+
+  test "what a browser sends instead of an answer changes nothing" do
+    chat = paused("ask_person", %{"question" => "Which?", "choices" => ["red"]})
+    view = open(chat, "ann")
+    shown = ~s({"question":"Which?","choices":["red"]})
+
+    for {more, words} <- [
+          {%{"answer" => "blue"}, "one of the choices"},
+          {%{"answer" => %{"a" => "red"}}, "one of the choices"},
+          {%{"answer" => ["red"]}, "Write an answer first."},
+          {%{"answer" => "red", "shown" => ~s({"question":"Whom?"})}, "arguments"},
+          {%{"answer" => "red", "shown" => "["}, "did not work"},
+          {%{"answer" => "red", "call" => "c9"}, "c9"}
+        ] do
+      params = Map.merge(%{"call" => "c1", "shown" => shown}, more)
+      assert render_submit(view, "answer", params) =~ words
+    end
+
+    approve = %{"call" => "c1", "decision" => "approve", "shown" => shown}
+    assert render_submit(view, "decide", approve) =~ "is a question"
+
+    {:ok, reader, _html} = live(conn("ann", "acme", %{"reader" => true}), "/chat/#{chat.id}")
+    assert reader |> form(@question) |> render_submit() =~ "You may not do this."
+    refute_received {:asked, _, _}
+
+    # Of two who answer, the first is heard.
+    other = open(chat, "ann")
+    view |> form(@question) |> render_submit()
+    assert_receive {:asked, model, _told}, @wait
+
+    assert render_submit(other, "answer", %{"call" => "c1", "shown" => shown, "answer" => "red"}) =~
+             ~r/c1|running/
+
     answer(model, ["Red."])
+    shows(view, "Red.")
+  end
+
+  test "nobody has to answer, and no other call is answered" do
+    chat = paused("ask_person", %{"question" => "Which?"})
+    view = open(chat, "ann")
+    view |> element("#agent-deny-c1") |> render_submit()
+    assert_receive {:asked, model, told}, @wait
+    assert told =~ "denied"
+    answer(model, ["Then not."])
     answered(view)
+
+    chat = paused("delete", %{"path" => "/"})
+    view = open(chat, "ann")
+    params = %{"call" => "c1", "shown" => ~s({"path":"/"}), "answer" => "deleted /"}
+    assert render_submit(view, "answer", params) =~ "is no question"
+    assert render(view) =~ "agent-approve-c1"
+    refute_received {:asked, _, _}
   end
 
   test "without these arguments of the actions, nothing is changed" do

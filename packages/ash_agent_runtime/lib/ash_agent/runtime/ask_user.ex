@@ -1,0 +1,107 @@
+defmodule AshAgent.Runtime.AskUser do
+  @moduledoc """
+  A tool by which a model asks the person a question, and waits for the answer.
+
+      iex> alias AshAgent.{Context, LLM, Runtime}
+      iex> question = %{"question" => "Which seat?", "choices" => ["window", "aisle"]}
+      iex> llm = LLM.Scripted.new([%{tool_calls: [%{id: "call_1", name: "ask_user", arguments: question}]}, "Booked."])
+      iex> opts = [llm: llm, tools: [Runtime.AskUser.tool()]]
+      iex> {:paused, paused} = Runtime.run(Context.new("Book a seat"), opts)
+      iex> paused.calls
+      [%{id: "call_1", name: "ask_user", arguments: question, question: true}]
+      iex> context = Context.Calls.answer_tool_call(paused.context, "call_1", "aisle", by: "ann")
+      iex> {:ok, result} = Runtime.resume(context, opts)
+      iex> result.output
+      "Booked."
+
+  A question pauses the run whatever `:approval` says, and needs none. Everything else about pauses holds, see `AshAgent.Session` and
+  `AshAgent.Runtime.Paused`: the conversation can be stored, loaded on another node and answered there. The answer is the call's result, with
+  the decision `:answered` beside it, which says who answered and when. Hooks after tools do not see it.
+
+  Answer with `AshAgent.Session.answer/4`, `AshAgent.Sessions.answer/5` or `AshAgent.Context.Calls.answer_tool_call/4`. Whoever does not want to answer
+  denies the call, with or without a reason. A question cannot be approved, and no other call can be answered. Rules and the hooks
+  `:before_tool` may refuse a question. A sub-agent cannot ask: the model reads that it has to say what is missing.
+  """
+
+  use AshAgent.Arguments
+
+  alias AshAgent.Options
+  alias AshAgent.Response.Schema
+  alias AshAgent.Runtime.Tool
+
+  @schema Options.schema([
+            {:name, :string, [default: "ask_user"],
+             "the tool's name. An agent may have several such tools."},
+            {:description, :string,
+             "tells the model when to ask. Defaults to words for any question."},
+            {:choices, {:list, :string}, [default: []],
+             "the answers to choose from. Without them the model may give choices with its question."},
+            {:form, {:or, [:map, nil]}, [type_doc: "a JSON schema"],
+             "the schema of an object. The answer is a map that fits it, and a page shows its properties as fields."}
+          ])
+
+  @description "Asks the person a question and returns the answer. Use it when you cannot go on without something that only the person knows."
+
+  @asked %{"question" => %{"type" => "string", "minLength" => 1}}
+  # The model writes them if the tool has none.
+  @choices %{
+    "choices" => %{
+      "type" => "array",
+      "items" => %{"type" => "string"},
+      "description" => "the answers to choose from, if there are only these"
+    }
+  }
+
+  @doc """
+  Makes the tool, and returns it.
+
+  ## Options
+
+  #{Options.docs(@schema)}
+
+  Raises `ArgumentError` for a form that is not the schema of an object.
+
+  ## Examples
+
+      iex> AshAgent.Runtime.AskUser.tool(name: "ask_seat", choices: ["window", "aisle"]).name
+      "ask_seat"
+      iex> AshAgent.Runtime.AskUser.tool(form: %{"type" => "string"})
+      ** (ArgumentError) expected :form to be a JSON schema with "type" => "object"
+  """
+  @doc since: "0.1.0"
+  @spec tool(keyword()) :: Tool.t()
+  def tool(opts \\ []) when is_list(opts) do
+    opts = Options.validate!(opts, @schema)
+    form = opts[:form] && check_form(opts[:form])
+    shown = if form, do: %{"form" => form}, else: %{}
+    shown = if opts[:choices] == [], do: shown, else: Map.put(shown, "choices", opts[:choices])
+
+    %Tool{
+      name: opts[:name],
+      description: opts[:description] || @description,
+      parameters: %{
+        "type" => "object",
+        "properties" => if(shown == %{}, do: Map.merge(@asked, @choices), else: @asked),
+        "required" => ["question"],
+        "additionalProperties" => false
+      },
+      # A section of a DSL can hold no other function.
+      run: &__MODULE__.ask_nobody/2,
+      asks?: true,
+      shown: shown
+    }
+  end
+
+  @doc false
+  def ask_nobody(_arguments, _tool_context), do: {:error, "nobody is there who could be asked"}
+
+  defp check_form(form) do
+    case Schema.new(form) do
+      {:ok, _ref, %{"type" => "object"} = form} ->
+        form
+
+      _other ->
+        AshAgent.Caller.refuse!(~s(expected :form to be a JSON schema with "type" => "object"))
+    end
+  end
+end
