@@ -351,9 +351,8 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp say(_stream, _key, _input, _identity, {:paused, _calls}), do: {:error, :paused}
-
-  defp say(%{door: door} = stream, key, input, identity, _idle) do
+  # A session that waits for decisions refuses it.
+  defp say(%{door: door} = stream, key, input, identity, _idle_or_paused) do
     with {:ok, _ref} <- prompt(door, key, input, identity),
          do: {:ok, %{stream | status: :running}}
   end

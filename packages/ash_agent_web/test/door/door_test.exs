@@ -65,6 +65,58 @@ defmodule AshAgent.DoorTest do
       end
     end
 
+    test "cookies are what carries an identity, unless the application says otherwise", %{
+      name: name
+    } do
+      origin = "http://127.0.0.1:#{port()}"
+      door = Door.new(sessions: name, identify: &Play.identify/1, origins: [origin])
+
+      asked =
+        request("POST", [], %{id: "ada-1", messages: [message("m", "hello")]}, without: ["origin"])
+
+      assert refused(door, asked) == {403, "origin"}
+
+      door =
+        Door.new(sessions: name, identify: &Play.identify/1, origins: [origin], cookies: false)
+
+      assert text(chunks(door, asked)) == "Hello, Ada!"
+    end
+
+    test "whatever is no identity is none", %{name: name} do
+      for wrong <- [
+            :ok,
+            nil,
+            {:ok, nil},
+            {:ok, %{}},
+            {:ok, %{conversation: nil}},
+            {:ok, %{conversation: :a}},
+            {:error, :other},
+            true
+          ] do
+        door =
+          Door.new(
+            sessions: name,
+            identify: fn _ -> wrong end,
+            hosts: ["127.0.0.1:#{port()}"],
+            cookies: false
+          )
+
+        asked =
+          request("POST", [], %{id: "ada-1", messages: [message("m", "hello")]},
+            without: ["origin"]
+          )
+
+        assert refused(door, asked) == {404, "not_found"}
+      end
+    end
+
+    test "an id is a text of at most 200 bytes", %{door: door} do
+      for id <- ["", String.duplicate("a", 201), <<255>>],
+          do: assert(refused(door, request("GET", [id, "stream"])) == {404, "not_found"})
+
+      assert {200, _, _} = Door.call(door, say("ada-" <> String.duplicate("a", 196), "hello"))
+    end
+
     test "an identity is asked for each time", %{door: door} do
       assert refused(door, request("GET", ["ada-1", "stream"], nil, without: ["authorization"])) ==
                {401, "unauthenticated"}
