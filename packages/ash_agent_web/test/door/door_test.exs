@@ -302,6 +302,93 @@ defmodule AshAgent.DoorTest do
     end
   end
 
+  describe "whatever comes" do
+    @values [
+      nil,
+      true,
+      0,
+      -1.5,
+      "",
+      "a",
+      "user",
+      "assistant",
+      [],
+      [1],
+      %{},
+      %{"type" => "text"},
+      "data:,",
+      String.duplicate("[", 900)
+    ]
+
+    for protocol <- [:ai_sdk, :ag_ui] do
+      @tag door: [protocol: protocol]
+      @protocol protocol
+      test "a body of #{protocol} with anything anywhere has an answer", %{door: door} do
+        file = %{
+          type: "file",
+          mediaType: "image/png",
+          url: "data:image/png;base64,AA==",
+          filename: "a"
+        }
+
+        source = %{type: "image", source: %{type: "data", value: "AA==", mimeType: "image/png"}}
+        answer = %{state: "approval-responded", approval: %{id: "x", approved: true, reason: "r"}}
+
+        bodies = [
+          %{
+            id: "ada-1",
+            trigger: "submit-message",
+            messages: [message("m", [%{type: "text", text: "hello"}, file])]
+          },
+          %{id: "ada-1", messages: [%{id: "a", role: "assistant", parts: [answer]}]},
+          %{
+            threadId: "ada-1",
+            runId: "r",
+            tools: [],
+            messages: [%{id: "m", role: "user", content: [source, %{type: "text", text: "a"}]}]
+          },
+          %{
+            threadId: "ada-1",
+            runId: "r",
+            messages: [],
+            resume: [
+              %{interruptId: "i", status: "resolved", payload: %{approved: true, editedArgs: %{}}}
+            ]
+          }
+        ]
+
+        for body <- bodies,
+            body = JSON.decode!(JSON.encode(body)),
+            path <- paths(body),
+            value <- @values do
+          body = if path == [], do: value, else: put_in(body, path, value)
+          {status, headers, answer} = Door.call(door, request("POST", [], JSON.encode(body)))
+          assert status in [200, 404, 409, 422], inspect(body)
+          assert is_list(headers)
+          with {:stream, bytes} <- answer, do: Enum.each(bytes, & &1)
+        end
+
+        assert @protocol in [:ai_sdk, :ag_ui]
+      end
+    end
+
+    # To each value within, and to the whole.
+    defp paths(%{} = map),
+      do: [[] | for({key, value} <- map, path <- paths(value), do: [key | path])]
+
+    defp paths(list) when is_list(list),
+      do: [
+        []
+        | for(
+            {value, n} <- Enum.with_index(list),
+            path <- paths(value),
+            do: [Access.at(n) | path]
+          )
+      ]
+
+    defp paths(_value), do: [[]]
+  end
+
   describe "what a page says about the past" do
     test "is not read", %{door: door, name: name} do
       made_up = [
