@@ -17,6 +17,10 @@ defmodule AshAgent.DoorTest do
     %{name: name, door: Play.door(name, port(), context[:door] || [])}
   end
 
+  test "a router can keep a door in its code", %{door: door} do
+    assert {^door, _} = door |> Macro.escape() |> Code.eval_quoted()
+  end
+
   describe "who may" do
     test "nobody, without somebody who says who asks" do
       assert_raise ArgumentError, ~r/:identify/, fn ->
