@@ -155,7 +155,13 @@ defmodule AshAgent.Door do
 
     own = opts |> Keyword.take([:sessions, :identify, :heartbeat, :patience]) |> Map.new()
     protocol = @protocols[opts[:protocol]]
-    fields = %{protocol: protocol, hosts: Enum.map(hosts, &String.downcase/1), report: &report/1}
+
+    fields = %{
+      protocol: protocol,
+      hosts: Enum.map(hosts, &String.downcase/1),
+      report: &__MODULE__.report/1
+    }
+
     struct!(__MODULE__, own |> Map.merge(fields) |> Map.put(:opts, opts))
   end
 
@@ -351,9 +357,8 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp say(_stream, _key, _input, _identity, {:paused, _calls}), do: {:error, :paused}
-
-  defp say(%{door: door} = stream, key, input, identity, _idle) do
+  # A session that waits for decisions refuses it.
+  defp say(%{door: door} = stream, key, input, identity, _idle_or_paused) do
     with {:ok, _ref} <- prompt(door, key, input, identity),
          do: {:ok, %{stream | status: :running}}
   end
@@ -469,8 +474,10 @@ defmodule AshAgent.Door do
     json(status, %{error: %{kind: kind, id: id}})
   end
 
-  # Who sees the id asks about it, and the log has nothing else that they could know.
-  defp report(kind) do
+  @doc false
+  # Who sees the id asks about it, and the log has nothing else that they could know. Routers keep a door in their code, which only functions
+  # of a module can be in.
+  def report(kind) do
     id = random()
     Logger.warning("a door answered with the error #{kind}, id #{id}")
     id

@@ -17,6 +17,10 @@ defmodule AshAgent.DoorTest do
     %{name: name, door: Play.door(name, port(), context[:door] || [])}
   end
 
+  test "a router can keep a door in its code", %{door: door} do
+    assert {^door, _} = door |> Macro.escape() |> Code.eval_quoted()
+  end
+
   describe "who may" do
     test "nobody, without somebody who says who asks" do
       assert_raise ArgumentError, ~r/:identify/, fn ->
@@ -63,6 +67,58 @@ defmodule AshAgent.DoorTest do
               refused(door, request(method, missing, body, name: "eve")) == {404, "not_found"}
             )
       end
+    end
+
+    test "cookies are what carries an identity, unless the application says otherwise", %{
+      name: name
+    } do
+      origin = "http://127.0.0.1:#{port()}"
+      door = Door.new(sessions: name, identify: &Play.identify/1, origins: [origin])
+
+      asked =
+        request("POST", [], %{id: "ada-1", messages: [message("m", "hello")]}, without: ["origin"])
+
+      assert refused(door, asked) == {403, "origin"}
+
+      door =
+        Door.new(sessions: name, identify: &Play.identify/1, origins: [origin], cookies: false)
+
+      assert text(chunks(door, asked)) == "Hello, Ada!"
+    end
+
+    test "whatever is no identity is none", %{name: name} do
+      for wrong <- [
+            :ok,
+            nil,
+            {:ok, nil},
+            {:ok, %{}},
+            {:ok, %{conversation: nil}},
+            {:ok, %{conversation: :a}},
+            {:error, :other},
+            true
+          ] do
+        door =
+          Door.new(
+            sessions: name,
+            identify: fn _ -> wrong end,
+            hosts: ["127.0.0.1:#{port()}"],
+            cookies: false
+          )
+
+        asked =
+          request("POST", [], %{id: "ada-1", messages: [message("m", "hello")]},
+            without: ["origin"]
+          )
+
+        assert refused(door, asked) == {404, "not_found"}
+      end
+    end
+
+    test "an id is a text of at most 200 bytes", %{door: door} do
+      for id <- ["", String.duplicate("a", 201), <<255>>],
+          do: assert(refused(door, request("GET", [id, "stream"])) == {404, "not_found"})
+
+      assert {200, _, _} = Door.call(door, say("ada-" <> String.duplicate("a", 196), "hello"))
     end
 
     test "an identity is asked for each time", %{door: door} do
@@ -248,6 +304,93 @@ defmodule AshAgent.DoorTest do
       assert ["user", "assistant", "tool", "tool", "assistant"] =
                for(m <- JSON.decode!(json), do: m["role"])
     end
+  end
+
+  describe "whatever comes" do
+    @values [
+      nil,
+      true,
+      0,
+      -1.5,
+      "",
+      "a",
+      "user",
+      "assistant",
+      [],
+      [1],
+      %{},
+      %{"type" => "text"},
+      "data:,",
+      String.duplicate("[", 900)
+    ]
+
+    for protocol <- [:ai_sdk, :ag_ui] do
+      @tag door: [protocol: protocol]
+      @protocol protocol
+      test "a body of #{protocol} with anything anywhere has an answer", %{door: door} do
+        file = %{
+          type: "file",
+          mediaType: "image/png",
+          url: "data:image/png;base64,AA==",
+          filename: "a"
+        }
+
+        source = %{type: "image", source: %{type: "data", value: "AA==", mimeType: "image/png"}}
+        answer = %{state: "approval-responded", approval: %{id: "x", approved: true, reason: "r"}}
+
+        bodies = [
+          %{
+            id: "ada-1",
+            trigger: "submit-message",
+            messages: [message("m", [%{type: "text", text: "hello"}, file])]
+          },
+          %{id: "ada-1", messages: [%{id: "a", role: "assistant", parts: [answer]}]},
+          %{
+            threadId: "ada-1",
+            runId: "r",
+            tools: [],
+            messages: [%{id: "m", role: "user", content: [source, %{type: "text", text: "a"}]}]
+          },
+          %{
+            threadId: "ada-1",
+            runId: "r",
+            messages: [],
+            resume: [
+              %{interruptId: "i", status: "resolved", payload: %{approved: true, editedArgs: %{}}}
+            ]
+          }
+        ]
+
+        for body <- bodies,
+            body = JSON.decode!(JSON.encode(body)),
+            path <- paths(body),
+            value <- @values do
+          body = if path == [], do: value, else: put_in(body, path, value)
+          {status, headers, answer} = Door.call(door, request("POST", [], JSON.encode(body)))
+          assert status in [200, 404, 409, 422], inspect(body)
+          assert is_list(headers)
+          with {:stream, bytes} <- answer, do: Enum.each(bytes, & &1)
+        end
+
+        assert @protocol in [:ai_sdk, :ag_ui]
+      end
+    end
+
+    # To each value within, and to the whole.
+    defp paths(%{} = map),
+      do: [[] | for({key, value} <- map, path <- paths(value), do: [key | path])]
+
+    defp paths(list) when is_list(list),
+      do: [
+        []
+        | for(
+            {value, n} <- Enum.with_index(list),
+            path <- paths(value),
+            do: [Access.at(n) | path]
+          )
+      ]
+
+    defp paths(_value), do: [[]]
   end
 
   describe "what a page says about the past" do

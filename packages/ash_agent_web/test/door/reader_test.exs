@@ -188,4 +188,107 @@ defmodule AshAgent.Door.ReaderTest do
     assert [%{id: "a"}] =
              context |> Context.Calls.ask_about_tool_call("a") |> Reader.asked() |> Map.values()
   end
+
+  defp events(context, turn \\ {:key, "k"}) do
+    {events, _reader} = Reader.read(Reader.new(turn), {:context, context})
+    events
+  end
+
+  test "files that a model made are told, and nothing that only providers read" do
+    parts = [
+      %{type: :image, media_type: "image/png", data: "AA=="},
+      %{type: :image, url: "https://example.com/a.png"},
+      %{type: :redacted_thinking, data: "secret"},
+      %{type: :text, text: "There."}
+    ]
+
+    events = said("Draw!") |> Context.add_assistant_message(parts) |> events()
+    assert {:file, "1.0.0", "image/png", "AA=="} in events
+    assert {:text, "1.0.3", "There."} in events
+    assert length(events) == 5
+  end
+
+  test "how much of a call's arguments was told in pieces" do
+    call = %{id: "a", name: "look", arguments: %{"place" => "here"}}
+    context = said("Hi")
+
+    for {pieces, told} <- [
+          {[], :none},
+          {[""], :none},
+          {[~s({"place":), ~s("here"})], :whole},
+          {[~s({"pl)], :part}
+        ] do
+      started =
+        {:delta,
+         [{:tool_call_started, 0, "look"} | for(p <- pieces, do: {:tool_call_arguments, 0, p})]}
+
+      {_, reader} = read(Reader.new({:key, "k"}), [{:context, context}, started])
+
+      {events, _} =
+        Reader.read(reader, {:context, Context.add_assistant_message(context, nil, [call])})
+
+      assert {:call, "1.0.c0", "look", %{"place" => "here"}, told} in events
+    end
+
+    # What came while a client was behind is missing.
+    delta = &{:delta, [{:tool_call_arguments, 0, &1}]}
+    started = {:delta, [{:tool_call_started, 0, "look"}]}
+    behind = %{number: 0, context: context, message: %{content: nil}, activity: []}
+    inputs = [{:context, context}, started, delta.(~s({"pl)), behind, delta.(~s("here"}))]
+    {events, reader} = read(Reader.new({:key, "k"}), inputs)
+
+    assert [{:call_arguments, "1.0.c0", ~s({"pl)}] =
+             for({:call_arguments, _, _} = e <- events, do: e)
+
+    {events, _} =
+      Reader.read(reader, {:context, Context.add_assistant_message(context, nil, [call])})
+
+    assert [:part] = for({:call, _, _, _, told} <- events, do: told)
+  end
+
+  test "the history has each turn once, and leaves out what runs" do
+    context =
+      said("one") |> Context.add_assistant_message("First.") |> Context.add_user_message("two")
+
+    context =
+      context |> Context.add_assistant_message(nil, [%{id: "a", name: "look", arguments: %{}}])
+
+    context =
+      context
+      |> Context.add_tool_results([{"a", {:ok, 1}}])
+      |> Context.add_assistant_message("Second.")
+
+    assert [{:person, _, _}, {:answer, 1, one}, {:person, "2.said.0", _}, {:answer, 2, two}] =
+             Reader.history(context, false, 10)
+
+    assert ["First."] = for({:text, _, text} <- one, do: text)
+    assert ["Second."] = for({:text, _, text} <- two, do: text)
+    assert [_, {:answer, 1, ^one}, {:person, _, _}] = Reader.history(context, true, 10)
+    assert [{:person, "2.said.0", _}, {:answer, 2, ^two}] = Reader.history(context, false, 1)
+    waiting = Context.add_user_message(context, "three")
+    assert {:person, "4.said.0", _} = List.last(Reader.history(waiting, false, 10))
+  end
+
+  test "how a turn ended that nobody heard the end of" do
+    answered = Context.add_assistant_message(said("Hi"), "Hello.")
+    assert Reader.outcome(answered, :idle) == :answered
+    assert Reader.outcome(answered, {:paused, []}) == :paused
+    assert Reader.outcome(answered, :parked) == :parked
+    assert Reader.outcome(said("Hi"), :idle) == {:failed, :interrupted}
+    failed = Context.Audit.add_failure(said("Hi"), %{kind: :rate_limited})
+    assert Reader.outcome(failed, :idle) == {:failed, :rate_limited}
+    called = Context.add_assistant_message(said("Hi"), "Look:", [%{id: "a", name: "look"}])
+    assert Reader.outcome(called, :idle) == {:failed, :interrupted}
+  end
+
+  test "steps of a run are told, and nothing of a turn that has not begun" do
+    retry = {:event, [:llm, :retry], %{attempt: 1, wait: 5}, %{kind: :timeout}}
+    assert {[], reader} = Reader.read(Reader.new({:key, "k"}), retry)
+    {_, reader} = Reader.read(reader, {:context, said("Hi")})
+    assert {[{:retry, 1, 5, :timeout}], _} = Reader.read(reader, retry)
+    unknown = {:event, [:tool, :progress], %{progress: 1}, %{tool_call_id: "of a sub-agent"}}
+    assert {[], _} = Reader.read(reader, unknown)
+    value = {:event, [:llm, :value], %{}, %{attempt: 1, value: %{"a" => 1}}}
+    assert {[{:value, 1, %{"a" => 1}}], _} = Reader.read(reader, value)
+  end
 end

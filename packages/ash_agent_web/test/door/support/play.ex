@@ -22,7 +22,14 @@ defmodule AshAgent.Door.Play do
   @doc "A door for these sessions, in which everybody has the conversations that begin with their name."
   def door(name, port, opts \\ []) do
     host = "127.0.0.1:#{port}"
-    own = [sessions: name, identify: &identify/1, origins: ["http://#{host}"], cookies: false]
+
+    own = [
+      sessions: name,
+      identify: &__MODULE__.identify/1,
+      origins: ["http://#{host}"],
+      cookies: false
+    ]
+
     Door.new(Keyword.merge(own, opts))
   end
 
