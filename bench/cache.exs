@@ -1,10 +1,21 @@
 # Measures what runs of 1 to 5 requests cost with `cache: :auto`, which is the default with tools, compared with `cache: false`, and what a run of
 # 300 calls costs under eight settings, at a provider that bills by the rules of Claude's prompt cache:
 #
-#     cd packages/ash_agent_runtime && MIX_ENV=test mix run ../../bench/cache.exs
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/cache.exs
+#
+# BENCH_QUICK=1 shows only that it works: 30 calls.
+
+Code.require_file("support/harness.exs", __DIR__)
+
+# Tests have the provider already.
+unless Code.ensure_loaded?(AshAgent.TestSupport.BillingCache),
+  do: Code.require_file("../packages/ash_agent_runtime/test/support/billing_cache.ex", __DIR__)
 
 alias AshAgent.{Context, LLM, Runtime}
+alias AshAgent.Bench.Harness
 alias AshAgent.TestSupport.BillingCache
+
+calls = if Harness.quick?(), do: 30, else: 300
 
 system = "You are careful. " <> String.duplicate("Follow the rules of the house. ", 260)
 
@@ -53,13 +64,13 @@ for requests <- 1..5 do
   IO.puts("| #{requests} | #{small} | #{large} |")
 end
 
-IO.puts("\n| `cache` | `view` | lifetime | US dollars |\n|---|---|---|---:|")
+IO.puts("\n| #{calls} calls: `cache` | `view` | lifetime | US dollars |\n|---|---|---|---:|")
 hour = [%{type: :text, text: "Look around.", cache: [ttl: "1h"]}]
 
 for request <- [[], [cache: false]],
     view <- [[], :auto],
     {life, input} <- [{"5m", "Look around."}, {"1h", hour}] do
-  {cost, _plain} = run.(300, 5_000, request, view, input)
+  {cost, _plain} = run.(calls, 5_000, request, view, input)
   dollars = :erlang.float_to_binary(cost * 3.0e-6, decimals: 2)
   IO.puts("| #{inspect(request)} | #{inspect(view)} | #{life} | #{dollars} |")
 end

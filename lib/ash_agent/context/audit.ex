@@ -18,6 +18,8 @@ defmodule AshAgent.Context.Audit do
     * `:expired` - the cache's lifetime was over. Only Anthropic and Bedrock say how long it is
     * `:compacted` - a summary has replaced earlier messages, or the provider has replaced them by its own
     * `:cleared` - a policy has cleared results, such as `AshAgent.Context.Rent`; nothing of it counts as avoidable
+    * `:hidden` - a policy has hidden iterations, such as `AshAgent.Context.View.fit/3` or `compact/3`, or a request was too long; nothing of it
+      counts as avoidable. What `AshAgent.Context.View.hide/3` hides is `{:broken, :hidden}`
     * `:unasked` - nothing was marked, and the provider keeps nothing else
     * `:provider` - the request surely began as the whole one before it: both are known to be what was sent, see
       `put_sent/3`, and tools, fields and system prompt are the same
@@ -97,6 +99,7 @@ defmodule AshAgent.Context.Audit do
           | :expired
           | :compacted
           | :cleared
+          | :hidden
           | :unasked
           | :provider
           | :unexplained
@@ -343,7 +346,8 @@ defmodule AshAgent.Context.Audit do
   than the rest of the conversation, the last request that is left is compared instead. Reading follows each provider's rules: Anthropic and
   Bedrock read what they wrote, with a mark, within its lifetime, within 20 positions before a mark (at Anthropic a run of calls or of results is one), and from 512 to 4,096 tokens on, by the model;
   OpenAI reads blocks of 128 tokens from 1,024 on, or what it wrote where it says so; of the others no more is
-  expected than they read before. Tools and fields are compared where `AshAgent.Context.Audit.put_request/4` noted both.
+  expected than they read before. Tools and fields are compared where `AshAgent.Context.Audit.put_request/4` noted both; then the tokens of other tools count in place of
+  those of the last request.
 
   Returns `{:error, error}` as `AshAgent.Context.request/3` does. If both requests are encoded, it costs O(1) for each piece; after loading, once as
   much as encoding the conversation.

@@ -200,6 +200,51 @@ defmodule AshAgent.Context.AccountTest do
              Enum.map(Context.Audit.account(context).requests, &{&1.predicted, &1.verdict})
   end
 
+  test "what a policy hid is no mistake, and what somebody hid by hand is one" do
+    long = Enum.reduce(1..4, start(), fn _, context -> answer(context, {10, 5_000, 1}) end)
+    method = [method: :estimate, step: 1]
+    budget = Context.Tokens.count_tokens(long, method: :estimate) - 1
+
+    fit = fn context ->
+      {:ok, context, %Range{}} = Context.View.fit(context, budget, method)
+      context
+    end
+
+    drop = fn context ->
+      {:ok, context, %{reason: nil}} = Context.View.compact(context, :drop)
+      context
+    end
+
+    too_long = fn context ->
+      {context, %{kind: :hidden}} = Context.Shortening.shorten(context, :context_overflow)
+      context
+    end
+
+    for {change, verdict} <- [
+          {fit, :hidden},
+          {drop, :hidden},
+          {too_long, :hidden},
+          {&Context.View.hide(&1, {:all_but_last, 2}), {:broken, :hidden}},
+          {&Context.View.hide(&1, 2..3), {:broken, :hidden}}
+        ],
+        reload? <- [false, true] do
+      next = long |> change.() |> answer({10, 100, 4_900})
+      next = if reload?, do: next |> Context.to_snapshot() |> Context.load!(), else: next
+      last = List.last(Context.Audit.account(next, prices: @prices).requests)
+      assert {verdict, last.verdict} == {verdict, verdict}
+      assert last.avoidable == 0 == (verdict == :hidden)
+      # The one after it reads what this one left.
+      assert next |> answer({10, 5_000, 1}) |> last() == :hit
+    end
+
+    # By hand before it, or after it.
+    by_hand = long |> fit.() |> answer({10, 100, 4_900})
+    by_hand = by_hand |> Context.View.hide({:all_but_last, 1}) |> answer({10, 100, 4_900})
+    assert last(by_hand) == {:broken, :hidden}
+    chosen = long |> Context.View.hide(2) |> answer({10, 100, 4_900}) |> drop.()
+    assert chosen |> answer({10, 100, 4_900}) |> last() == :hidden
+  end
+
   test "what is stored is accounted for as before" do
     context =
       start()

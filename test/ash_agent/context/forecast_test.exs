@@ -46,6 +46,38 @@ defmodule AshAgent.Context.ForecastTest do
   defp start, do: Context.new("Hi", system_prompt: "S", at: @start)
   defp causes(forecast), do: Enum.map(forecast.breaks, & &1.cause)
 
+  defp tool(name, words),
+    do: %{name: name, description: String.duplicate("word ", words), parameters: %{}}
+
+  test "a request costs what its own tools cost, as well" do
+    few = [tool("look", 10)]
+    many = few ++ [tool("find", 2_000)]
+    asked = fn context, tools, keep -> Context.Audit.put_request(context, %{}, tools, keep) end
+
+    for keep <- [[], [keep: :hashes]] do
+      context = start() |> asked.(few, keep) |> answer(0, 4_000)
+      same = forecast(context, tools: few, prices: @prices)
+      assert same.tokens == forecast(context, prices: @prices).tokens
+      more = forecast(context, tools: many, prices: @prices)
+      assert :tools in causes(more)
+      assert (more.tokens - same.tokens) in 1_200..2_200
+      assert more.cost - same.cost > 1_200 * 100
+      stored = context |> Context.to_snapshot() |> Context.load!()
+      assert forecast(stored, tools: many).tokens == more.tokens
+    end
+
+    # Fewer are as many fewer.
+    context = start() |> asked.(many, []) |> answer(0, 4_000)
+    all = forecast(context, tools: many).tokens
+    assert (all - forecast(context, tools: few).tokens) in 1_200..2_200
+    assert forecast(context, tools: []).tokens < forecast(context, tools: few).tokens
+
+    # Before the first report all of them are new. Which ones a report of others counts, nobody knows.
+    assert (forecast(start(), tools: many).tokens - forecast(start()).tokens) in 1_200..2_200
+    foreign = answer(start(), 0, 4_000)
+    assert forecast(foreign, tools: many).tokens == forecast(foreign).tokens
+  end
+
   # The bytes of what a provider gets of the system prompt and messages, by the request itself.
   defp body(context, provider) do
     context

@@ -303,6 +303,20 @@ impl Context {
         }
     }
 
+    /// Notes that a policy chose to hide what is hidden in a range.
+    pub(crate) fn note_chosen(&mut self, first: u64, last: u64) {
+        let start = self.hidden_at(first, first).0;
+        let covers = self.view().map(|view| view.covers.range(start..=last));
+        let hidden = covers
+            .into_iter()
+            .flatten()
+            .filter(|(_, cover)| cover.summary.is_none());
+        let starts: Vec<u64> = hidden.map(|(start, _)| *start).collect();
+        for start in starts {
+            self.change_cover(start, |cover| cover.by_policy = true);
+        }
+    }
+
     /// Returns the hidden range around an iteration, or another number twice.
     fn hidden_at(&self, number: u64, other: u64) -> (u64, u64) {
         match self.cover(number) {

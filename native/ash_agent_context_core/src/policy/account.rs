@@ -17,6 +17,7 @@ use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
 use crate::provider::facts::{kind_of, Cache};
 use crate::value::time::Time;
+use crate::view::cover::Cover;
 use crate::view::View;
 
 /// Of ten tokens that should be read, this many make a hit.
@@ -40,6 +41,8 @@ pub enum Outlook {
     Compacted,
     /// A policy cleared results of the request before it, since that is cheaper in the end.
     Cleared,
+    /// A policy hid iterations of the request before it, so that it stays within a limit.
+    Hidden,
     /// Nobody asked the provider to keep anything, although it keeps nothing else.
     Unasked,
     /// It surely began with all of the request before it, and its other fields were the same: the provider did not use its cache.
@@ -59,6 +62,7 @@ impl Outlook {
             Self::Expired => "expired",
             Self::Compacted => "compacted",
             Self::Cleared => "cleared",
+            Self::Hidden => "hidden",
             Self::Unasked => "unasked",
             Self::Provider => "provider",
             Self::Unexplained => "unexplained",
@@ -241,7 +245,8 @@ impl Context {
         });
         let rates = accounting.rates(entry, opened);
         let lost = match outlook {
-            Outlook::First | Outlook::Hit | Outlook::Cleared | Outlook::Broken(Cause::Model) => 0,
+            Outlook::First | Outlook::Hit => 0,
+            Outlook::Cleared | Outlook::Hidden | Outlook::Broken(Cause::Model) => 0,
             Outlook::Compacted if compared.is_some_and(Sent::is_compacted) => 0,
             _ => predicted.saturating_sub(usage.cached),
         };
@@ -341,9 +346,17 @@ impl Sent<'_> {
         let is_expired = || Some(since? > lifetime(self.request.provider?, self.for_an_hour)?);
         let change = next.changes_since(&self.request).first().copied();
         let cleared = next.view.flatten().and_then(View::cleared);
+        let is_over = |number, (first, cover): (u64, &Cover)| {
+            first <= number && number <= cover.last && cover.by_policy
+        };
+        let is_chosen = || {
+            let number = change?.iteration?;
+            Some(next.view??.covers().any(|cover| is_over(number, cover)))
+        };
         match change.map(|change| change.cause) {
             Some(Cause::Summarized) => Outlook::Compacted,
             Some(Cause::Cleared) if cleared.is_some_and(|of| of.by_policy) => Outlook::Cleared,
+            Some(Cause::Hidden) if is_chosen() == Some(true) => Outlook::Hidden,
             Some(cause) => Outlook::Broken(cause),
             None if is_expired() == Some(true) => Outlook::Expired,
             None => Outlook::Unexplained,

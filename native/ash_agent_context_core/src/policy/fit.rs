@@ -128,7 +128,10 @@ impl Context {
             };
             let step = fit.step.max(1);
             let boundary = boundary.div_ceil(step).saturating_mul(step).min(last);
-            let next = self.changed(at, |next| next.hide(first, boundary));
+            let next = self.changed(at, |next| {
+                next.hide(first, boundary);
+                next.note_chosen(first, boundary);
+            });
             let left = next.tokens(method).total();
             if left <= most {
                 return Ok(next);
@@ -139,6 +142,7 @@ impl Context {
         let next = self.changed(at, |next| {
             if first <= last {
                 next.put_hidden(first, last);
+                next.note_chosen(first, last);
                 next.tell_least(first, last);
             }
         });
@@ -228,7 +232,7 @@ impl Context {
     #[must_use]
     pub fn keep_last_iterations(&self, count: u64, at: Time) -> Self {
         let last = self.last_with_messages().saturating_sub(count.max(1));
-        self.drop_range(self.first_number(), last, at)
+        self.hide_range(self.first_number(), last, at)
     }
 
     /// Hides iterations that began before a time; the last one with messages stays.
@@ -281,7 +285,7 @@ impl Context {
             self.log.check_nothing_pending()?;
         }
         let first = first.max(self.first_number());
-        Ok(self.drop_range(first, last.min(self.last_with_messages()), at))
+        Ok(self.hide_range(first, last.min(self.last_with_messages()), at))
     }
 
     /// Hides a range, summaries that lie within it included; one that reaches out of it stays.
@@ -342,9 +346,14 @@ impl Context {
         Ok(range.filter(is_new))
     }
 
-    /// Hides a range that [`Context::compactable`] returned.
+    /// Hides a range that [`Context::compactable`] returned, as a policy chose.
     #[must_use]
     pub fn drop_range(&self, first: u64, last: u64, at: Time) -> Self {
+        let hidden = self.hide_range(first, last, at);
+        hidden.changed(at, |next| next.note_chosen(first, last))
+    }
+
+    fn hide_range(&self, first: u64, last: u64, at: Time) -> Self {
         self.changed(at, |next| next.hide_all(first, last))
     }
 

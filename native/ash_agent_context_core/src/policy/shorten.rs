@@ -195,6 +195,7 @@ impl Context {
             false => self.put_index(Some(INDEX), None, at),
         };
         next.hide(first, last);
+        next.note_chosen(first, last);
         let step = self.step(ShorteningKind::Hidden, cause, (first, last));
         next.add_shortening(step);
         next.log.updated_at = at;

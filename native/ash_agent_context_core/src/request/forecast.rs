@@ -2,6 +2,7 @@
 
 use crate::context::cache::{find_least, predict, Worth};
 use crate::context::cause::{Cause, RequestChange};
+use crate::context::inputs::is_same_tools;
 use crate::context::rewound::Rewound;
 use crate::context::usage::Accounting;
 use crate::context::Context;
@@ -18,6 +19,7 @@ use crate::request::fingerprint::{find_differing, is_all, SentItem};
 use crate::request::slice::{compare, Slice};
 use crate::tokens::Method;
 use crate::value::time::Time;
+use crate::value::{json, Value};
 
 /// A loss of less than this part is none.
 const NEARLY: u64 = 50;
@@ -100,7 +102,7 @@ impl Context {
         let (next, marks) = Body::new(self, options).lay_out()?;
         let mut forecast = Forecast {
             bytes: next.iter().map(Slice::len).sum(),
-            tokens: self.count_tokens(None),
+            tokens: self.count_with_tools(),
             dropped_thinking: self.count_lost_thinking(options)?,
             ..Forecast::default()
         };
@@ -173,6 +175,31 @@ impl Context {
             .zip(answer)
             .map(|(cost, answer)| cost.saturating_add(answer));
         Ok(forecast)
+    }
+
+    /// Returns the tokens of the next request, with those of tools that the last report has not counted.
+    fn count_with_tools(&self) -> u64 {
+        let tokens = self.count_tokens(None);
+        let tools = |number| {
+            let [_fields, tools] = self.inputs.request_of(number);
+            tools.map(|(_since, tools)| tools)
+        };
+        let size = |tools: &Value| match tools {
+            Value::List(none) if none.is_empty() => 0,
+            tools => Method::Estimate.text(json::write(tools).as_bytes()),
+        };
+        let Some(next) = tools(self.next_number()) else {
+            return tokens;
+        };
+        match self.log.current.reported.map(tools) {
+            None => tokens.saturating_add(size(next)),
+            // Which tools the report counts is not known.
+            Some(None) => tokens,
+            Some(Some(before)) if is_same_tools(before, next) => tokens,
+            Some(Some(before)) => tokens
+                .saturating_add(size(next))
+                .saturating_sub(size(before)),
+        }
     }
 
     /// Returns the last request, or the one for an earlier answer.

@@ -100,6 +100,7 @@ stored!(Cover, "a cover" {
     note: "note" Given<OfUser>,
     verdict: "verdict" Given<Shared<Of>>,
     unmasked: "unmasked" Given<Shared<Of>>,
+    by_policy: "by_policy" Mark,
 } .. Cover::default());
 
 stored!(Unmasked, "a summary and a verdict" {
@@ -291,7 +292,9 @@ impl ReadView {
                 None => context.put_hidden(first, last),
             }
             let (note, verdict, unmasked) = (cover.note, cover.verdict, cover.unmasked);
+            let by_policy = cover.by_policy;
             context.change_cover(first, |cover| {
+                cover.by_policy = by_policy;
                 cover.note = note.filter(|_| cover.last == last).or(cover.note.take());
                 (cover.verdict, cover.unmasked) = (verdict, unmasked);
             });

@@ -39,6 +39,7 @@ const fn why(outlook: Outlook) -> Option<&'static str> {
     Some(match outlook {
         Outlook::First | Outlook::Hit => return None,
         Outlook::Cleared => "a policy cleared tool results, which saves more later",
+        Outlook::Hidden => "a policy hid iterations, to stay within a limit",
         Outlook::Unasked => "nobody asked the provider to keep it",
         Outlook::Expired | Outlook::Broken(Cause::Expired) => "its lifetime was over",
         Outlook::Compacted => "a summary stands where other messages stood",

@@ -21,6 +21,8 @@ pub struct Cover {
     pub verdict: Option<Arc<Verdict>>,
     /// The summary and the verdict without the masks of the view, if these take something out of them.
     pub(crate) unmasked: Option<Arc<Unmasked>>,
+    /// True if a policy chose to hide them.
+    pub by_policy: bool,
     /// The number of their messages in the log.
     pub(crate) messages: usize,
 }
