@@ -103,7 +103,7 @@ pub fn encode<'a>(
 
 pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Value, NifError> {
     let context = given.lend(context);
-    let segments = context.encode_request(&given.options, &Default::default())?;
+    let segments = context.encode_messages(&given.options)?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
     let text: Vec<u8> = bytes.copied().collect();
     Ok(json::read(&text, NESTING)?)

@@ -348,8 +348,10 @@ impl Following<'_> {
         let path = self.path();
         let repairs = Repairs::of(self.is_lenient);
         let (fitted, report) = self.answer.fit(id, &value, repairs, path.clone());
-        // A whole answer that fits is the one that was meant, whatever its fields are.
-        let is_meant = (self.state.is_meant || path.is_empty()) && !self.state.is_part;
+        // A whole answer that fits is the one that was meant, whatever its fields are, but not one that is made of something else.
+        let is_made = report.mends.iter().any(|mend| mend.path.is_empty());
+        let is_whole = path.is_empty() && !is_made;
+        let is_meant = (self.state.is_meant || is_whole) && !self.state.is_part;
         if report.fits() && is_meant {
             self.show(Came::Value(fitted.unwrap_or(value)));
         }

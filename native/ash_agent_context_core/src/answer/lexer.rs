@@ -318,6 +318,10 @@ impl Lexer {
             }
             Mode::KeyEscape => {
                 self.is_opened = is_escaped_quote(&self.word, byte);
+                if self.is_opened && self.has_root {
+                    // Another answer, or the first one ended within one of its texts.
+                    self.mean(sink);
+                }
                 if self.is_opened || !(byte.is_ascii_alphanumeric() || b"\\#".contains(&byte)) {
                     return self.abandon(sink);
                 }

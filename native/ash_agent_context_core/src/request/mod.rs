@@ -69,7 +69,8 @@ fn with_id(described: &Value, id: &str) -> Option<Value> {
 }
 
 impl Context {
-    /// Returns the body of a request: the caller's fields and the message part, as one JSON object.
+    /// Returns the body of a request: the caller's fields and the message part, as one JSON object. It names the model of the options
+    /// if the caller's fields do not.
     ///
     /// # Errors
     /// [`Error::PendingToolCalls`]; [`Error::ReservedField`] when a field of the caller would
@@ -82,6 +83,31 @@ impl Context {
         &self,
         options: &Options<'_>,
         body: &Map,
+    ) -> Result<Vec<Segment<'_>>, Error> {
+        let facts = options.provider.facts();
+        let is_named = ["model", "anthropic_version"].map(|key| body.get_named(key).is_some());
+        let model = options
+            .model
+            .filter(|_| facts.names_model && is_named == [false; 2]);
+        self.encode_fields(options, body, model)
+    }
+
+    /// Returns the message part of a request's body, as one JSON object.
+    ///
+    /// # Errors
+    /// As [`Context::encode_request`].
+    ///
+    /// # Complexity
+    /// O(new bytes + messages)
+    pub fn encode_messages(&self, options: &Options<'_>) -> Result<Vec<Segment<'_>>, Error> {
+        self.encode_fields(options, &Map::default(), None)
+    }
+
+    fn encode_fields(
+        &self,
+        options: &Options<'_>,
+        body: &Map,
+        model: Option<&str>,
     ) -> Result<Vec<Segment<'_>>, Error> {
         self.log.check_nothing_pending()?;
         self.check_from(options)?;
@@ -123,7 +149,8 @@ impl Context {
             head.raw(",");
         }
         let container = container.map(|(key, id)| (key, Value::text(id)));
-        for (key, id) in known.into_iter().chain(container) {
+        let model = model.map(|model| ("model", Value::text(model)));
+        for (key, id) in known.into_iter().chain(container).chain(model) {
             head.value(key);
             head.raw(":");
             head.value(&AsJson(&id));

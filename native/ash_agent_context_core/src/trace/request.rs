@@ -7,7 +7,6 @@ use crate::trace::shown::Trace;
 use crate::trace::texts::Texts;
 use crate::value::builder::{Json, JsonObject};
 use crate::value::letters;
-use crate::value::Map;
 use crate::view::change::ChangeKind;
 
 /// The keys of a call's arguments.
@@ -51,7 +50,7 @@ fn write(
     texts: &Texts,
     options: &Options<'_>,
 ) -> Result<(), Error> {
-    let segments = context.encode_request(options, &Map::default())?;
+    let segments = context.encode_messages(options)?;
     let body: Vec<u8> = segments.iter().flat_map(|of| of.bytes()).copied().collect();
     let report = context.request_report(options)?;
     let body = letters::utf8(&body);

@@ -12,7 +12,7 @@ use part::is_part;
 const PLACES: usize = 25;
 
 /// Those of them that are read.
-const LEAST: usize = 6_111;
+const LEAST: usize = 6_110;
 
 /// Numbers that are the same in every run, so that figures can be compared.
 struct Dice(u64);

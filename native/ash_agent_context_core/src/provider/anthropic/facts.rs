@@ -14,6 +14,7 @@ use crate::value::{Map, Value};
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "anthropic",
     list: "messages",
+    names_model: true,
     prompts: &["system"],
     container: Some("container"),
     parameters: None,

@@ -11,6 +11,7 @@ use crate::value::{Map, Value};
 pub(crate) const CHAT: Facts = Facts {
     telemetry: "openai",
     list: "messages",
+    names_model: true,
     prompts: &[],
     container: None,
     parameters: None,

@@ -11,6 +11,7 @@ use crate::value::Value;
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "gcp.gemini",
     list: "contents",
+    names_model: false,
     prompts: &["systemInstruction", "system_instruction"],
     container: None,
     parameters: Some("generationConfig"),
