@@ -7,7 +7,8 @@
 # the words of its arguments that stood in earlier results and nowhere else: the model needs them now. It then counts for how
 # many of them the view shows the word, is one `recall` away from it, masks it, or has lost it, how many bytes of results and blocks
 # each request carries, and what all requests cost beside those with all results. Then it changes digits in lines of the
-# recordings, and counts in how many summaries that is found, and how many true ones are doubted.
+# recordings, and counts in how many summaries that is found, and how many true ones are doubted. At last it follows what the
+# answers of `recall` say, from the handles in the view on and without a word to search for, and counts the words that it never reads.
 
 Code.require_file("support/harness.exs", __DIR__)
 
@@ -181,7 +182,7 @@ defmodule Forgetting do
     add({:calls, text, calls}, {context, said, counts})
   end
 
-  defp add({:calls, text, calls}, {context, said, counts}) do
+  def add({:calls, text, calls}, {context, said, counts}) do
     made = for {id, name, arguments, _} <- calls, do: %{id: id, name: name, arguments: arguments}
     given = for {id, _, _, result} <- calls, do: {id, {:ok, result}}
 
@@ -192,7 +193,7 @@ defmodule Forgetting do
     {context, said, counts}
   end
 
-  defp add(other, state), do: step(other, state, & &1)
+  def add(other, state), do: step(other, state, & &1)
 
   defp say(said, text), do: text |> Recording.words() |> Enum.reduce(said, &MapSet.put(&2, &1))
 
@@ -392,6 +393,67 @@ defmodule Lies do
   end
 end
 
+defmodule Reach do
+  @moduledoc false
+
+  # Of the words that the view does not show, how many were not read after each call: of a handle in the view, then of what answers
+  # name, page by page.
+  def count(turns, policy) do
+    context =
+      Enum.reduce(turns, Context.Recall.put_recall(Context.new("Go"), true), fn turn, context ->
+        {context, _said, _counts} = Forgetting.add(turn, {context, MapSet.new(), %{}})
+        policy.(context)
+      end)
+
+    shown = texts(context)
+
+    all =
+      context
+      |> Context.View.expand(:all)
+      |> Context.View.clear_tool_results(keep: 1_000_000)
+      |> Context.View.put_max_result_bytes(nil)
+      |> texts()
+
+    behind = MapSet.difference(words(all), words(shown))
+    start = for text <- shown, handle <- handles(text), uniq: true, do: {handle, 1}
+    {MapSet.size(behind), follow(context, start, MapSet.new(start), behind, 5)}
+  end
+
+  defp follow(_context, _places, _seen, _unread, 0), do: []
+
+  defp follow(context, places, seen, unread, calls) do
+    read =
+      for {handle, from} <- places,
+          {:ok, text} <- [Context.Recall.recall(context, handle, from: from)],
+          do: {handle, text}
+
+    next =
+      for {handle, text} <- read,
+          [_all, from] <- Regex.scan(~r/^\[from (\d+)/m, text),
+          place = {handle, String.to_integer(from)},
+          place not in seen,
+          uniq: true,
+          do: place
+
+    unread = MapSet.difference(unread, read |> Enum.map(&elem(&1, 1)) |> words())
+    seen = MapSet.union(seen, MapSet.new(next))
+    [MapSet.size(unread) | follow(context, next, seen, unread, calls - 1)]
+  end
+
+  defp words(texts),
+    do: for(text <- texts, word <- Recording.words(text), into: MapSet.new(), do: word)
+
+  defp handles(text),
+    do: for([_, handle] <- Regex.scan(~r/\brecall ([0-9.]+-[0-9]{3})\b/, text), do: handle)
+
+  defp texts(context) do
+    for %{content: content} <- Context.to_messages(context),
+        text <- if(is_binary(content), do: [content], else: Enum.map(content, & &1[:content])),
+        is_binary(text),
+        do: text
+  end
+end
+
 recordings =
   for folder <- System.argv(),
       path <- Enum.sort(Path.wildcard(Path.join(folder, "{*.jsonl,tau*.json}"))) do
@@ -437,4 +499,19 @@ IO.puts("|---|---|---|---|---|")
 for {name, [turns]} <- recordings do
   counts = Lies.count(turns, 500)
   IO.puts("| #{name} | #{counts.lie} | #{counts.line} | #{counts.list} | #{counts.sentence} |")
+end
+
+IO.puts(
+  "\n| words that the view does not show | number | not read after 1 call | 2 | 3 | 4 | 5 |"
+)
+
+IO.puts("|---|---|---|---|---|---|---|")
+
+for {name, conversations} <- recordings,
+    {policy, apply_policy} <- policies,
+    policy in ["the last 3", "2 KB of each", "the last 5 to 15 iterations"] do
+  {sizes, unread} = conversations |> Enum.map(&Reach.count(&1, apply_policy)) |> Enum.unzip()
+  size = Enum.sum(sizes)
+  unread = Enum.zip_with(unread, &"#{Float.round(100 * Enum.sum(&1) / max(size, 1), 1)} %")
+  IO.puts("| #{name}, #{policy} | #{size} | #{Enum.join(unread, " | ")} |")
 end

@@ -27,8 +27,8 @@ defmodule AshAgent.Context.Recall do
   | `17-431` | iteration 17 | in hits of a search |
   | `3..17-431` | iterations 3 to 17 | as a user message instead of a hidden range, and in the first line of a summary |
 
-  A note has at most about 20 tokens of `:o200k_base`; the tool's name and the argument in it are shortened to fit. A result that is shorter
-  than its note is not cleared. The three digits are a checksum of the content. Handles survive
+  A note has at most about 20 tokens of `:o200k_base`; the tool's name and the argument in it are shortened to fit, and where there is
+  room, the result's first words follow: `[3 KB run: 3 tests, 1 failure, recall 4.1-512]`. A result that is shorter than its note is not cleared. The three digits are a checksum of the content. Handles survive
   storage and forks; after a rewind, once other iterations have the same numbers, they are gone.
 
   The view's masks apply here too: masked text is neither read nor found.
@@ -169,7 +169,12 @@ defmodule AshAgent.Context.Recall do
   Reads what a handle stands for, and returns `{:ok, text}` or `{:error, error}`.
 
   The text of a result is what models read. The text of iterations has each message, call and result on its own lines.
-  If the text is cut, a last line says which lines it has. A line of more than 1,000 bytes counts as several.
+  If the text is cut, a last line says which lines it has. A line of more than 1,000 bytes counts as several. From 4,000 `:max_bytes` on,
+  and without `:lines`, the contents of the rest stand before that line: where each part begins, which facts it has most of, and its first
+  words. So whoever knows no word to search for reads any line of a megabyte within four calls.
+
+      [from 121: 7 path, 3 number, 1 error, defmodule Shop.Order do use Ecto.Schema]
+      [lines 1 to 120 of 900]
 
   The error's reason is `{:unknown_handle, text}`, `{:handle_gone, handle}`, or `{:invalid_pattern, pattern, problem}`.
   Costs O(size of what is read).

@@ -189,8 +189,8 @@ nifs! {
     context_view_changes(context, other) Own = request::view_changes;
     context_put_recall(context, recall, at) Facts = Context::put_recall;
     context_has_recall(context) Arguments = Context::has_recall;
-    context_recall(context, handle, excerpt: &Excerpt) Texts = Context::recall;
-    context_search(context, words, most) Texts = Context::search;
+    context_recall(context, handle, excerpt: &Excerpt) Facts = Context::recall;
+    context_search(context, words, most) Words = Context::search;
     context_receipt(context, request, most) Facts = view::receipt;
     context_diff_views(context, other, request) Own = view::diff_views;
     context_pin(context, pin, at) Facts = Context::pin;

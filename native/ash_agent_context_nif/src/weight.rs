@@ -39,6 +39,8 @@ pub enum Weight {
     Messages,
     /// All texts as the view shows them.
     Texts,
+    /// All texts, which are searched for words.
+    Words,
     /// The facts that are found in all texts.
     Facts,
 }
@@ -61,6 +63,7 @@ impl Weight {
             Self::Whole => context()?.size().into(),
             Self::Messages => context()?.messages_cost(),
             Self::Texts => context()?.recall_cost(),
+            Self::Words => context()?.search_cost(),
             Self::Facts => context()?.receipt_cost(),
         })
     }

@@ -15,6 +15,9 @@ const EXACT: usize = 128;
 /// Finding the facts of a text takes so many times as long as copying it.
 const FACTS: usize = 30;
 
+/// A search reads a text up to so many times, word by word.
+const SEARCHES: usize = 10;
+
 /// Digesting a view as often as an operation does takes so many times as long as copying it.
 const DIGESTS: usize = 30;
 
@@ -59,6 +62,12 @@ impl Context {
     #[must_use]
     pub fn recall_cost(&self) -> Cost {
         Cost::from(self.size()).plus(self.looks_cost())
+    }
+
+    /// Returns the cost of [`Context::search`]: where no text has a word, all are read again for those like it, and for these.
+    #[must_use]
+    pub fn search_cost(&self) -> Cost {
+        self.recall_cost().times(SEARCHES)
     }
 
     /// Returns the cost of [`Context::receipt`]: every text is read twice, once for its facts.

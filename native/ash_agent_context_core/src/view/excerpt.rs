@@ -1,13 +1,26 @@
-//! A piece of a long text: some of its lines, or those that match a pattern.
+//! A piece of a long text: some of its lines, those that match a pattern, or its contents, which say where to read on.
+
+use std::collections::HashSet;
 
 use crate::error::Error;
+use crate::view::facts::{each, FactKind};
 use crate::view::masks::compile;
+use crate::view::note;
 
 /// A line is cut into several after so many bytes, so that a long one can be read in pieces.
 const LINE: usize = 1_000;
 
 /// Bytes of a long line that are shown on either side of a match.
 const AROUND: usize = 200;
+
+/// The contents of what comes after an excerpt have so many lines; those of a text of more pages take most of the first one.
+const PAGES: usize = 8;
+
+/// So many bytes are for a line of the contents.
+const ENTRY: usize = 100;
+
+/// Shorter excerpts have no contents.
+const LEAST: usize = 4_000;
 
 /// A choice of lines, with a limit in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -36,17 +49,27 @@ impl Excerpt<'_> {
 
     fn range(&self, text: &str) -> String {
         let mut piece = String::new();
-        let (mut last, mut all) = (0, 0);
+        let (mut last, mut all, mut read) = (0, 0, 0);
         let first = self.from.max(1);
+        let is_whole = self.lines < usize::MAX || self.most < LEAST || text.len() <= self.most;
+        let entries = match text.len() / self.most.max(1) {
+            _ if is_whole => 0,
+            PAGES.. if first == 1 => self.most / ENTRY / 4 * 3,
+            _ => PAGES,
+        };
+        let most = self.most - entries * ENTRY;
         for line in lines(text) {
             all += 1;
             let is_asked = all >= first && all - first < self.lines;
             // One line is always shown, so that whoever asks gets on.
             let is_next = last == 0 || last + 1 == all;
-            let has_room = last == 0 || piece.len() + line.len() <= self.most;
+            let has_room = last == 0 || piece.len() + line.len() <= most;
             if is_asked && is_next && has_room {
                 piece.push_str(line);
                 last = all;
+            }
+            if last == 0 || last == all {
+                read += line.len();
             }
         }
         if last == 0 {
@@ -54,9 +77,33 @@ impl Excerpt<'_> {
         }
         if first > 1 || last < all {
             let end = if piece.ends_with('\n') { "" } else { "\n" };
-            piece.push_str(&format!("{end}[lines {first} to {last} of {all}]"));
+            let rest = text.get(read..).filter(|_| entries > 0);
+            let more = rest.map_or_else(String::new, |rest| self.contents(rest, last, entries));
+            piece.push_str(&format!("{end}{more}[lines {first} to {last} of {all}]"));
         }
         piece
+    }
+
+    /// Returns a line for each of some parts of a text behind some lines, none shorter than a page: its first line, the facts in it
+    /// and its first words.
+    fn contents(&self, text: &str, behind: usize, most: usize) -> String {
+        let page = self.most - PAGES * ENTRY;
+        let (mut size, mut left) = (page, most);
+        let (mut contents, mut number) = (String::new(), behind);
+        let (mut start, mut end, mut first) = (0, 0, behind + 1);
+        for line in lines(text) {
+            number += 1;
+            end += line.len();
+            if end - start + LINE > size || end == text.len() {
+                let part = text.get(start..end).unwrap_or_default();
+                contents.push_str(&format!("[from {first}: {}]\n", tell(part)));
+                (start, first) = (end, number + 1);
+                // The next pages are found at once, and those further away in steps that double.
+                left = (left - 1).max(1);
+                size = ((text.len() - end) / left + LINE).min(2 * size).max(page);
+            }
+        }
+        contents
     }
 
     fn matches(&self, text: &str, pattern: &str) -> Result<String, Error> {
@@ -104,4 +151,20 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
             (!piece.is_empty()).then_some(piece)
         })
     })
+}
+
+/// Returns which facts a text has most of, and its first words.
+fn tell(text: &str) -> String {
+    let mut keys = HashSet::new();
+    let mut counts = FactKind::ALL.map(|kind| (0, kind));
+    each(text, |found| {
+        let count = found.kind.and_then(|kind| counts.get_mut(kind as usize));
+        if let Some((count, _)) = count.filter(|_| keys.insert(found.key)) {
+            *count += 1;
+        }
+    });
+    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let most = counts.iter().filter(|(count, _)| *count > 0).take(3);
+    let most = most.map(|(count, kind)| format!("{count} {}, ", kind.name()));
+    most.chain([note::first_words(text)]).collect()
 }

@@ -6,14 +6,18 @@ use crate::tokens::Method;
 use crate::value::{letters, Value};
 use crate::view::masks::Masks;
 use crate::view::recall_handle::{RecallHandle, RECALL};
+use crate::view::texts::output_text;
 
 /// A note may have so many tokens.
 const TOKENS: u64 = 20;
 
+/// Fewer bytes of the first words tell nothing.
+const TELLING: usize = 8;
+
 /// So many bytes of a name or an argument are looked at.
 const LONG: usize = 120;
 
-/// Returns `[12 KB read_file lib/a.ex, recall 17.2-431]`.
+/// Returns `[12 KB read_file lib/a.ex, recall 17.2-431]`, with the first words of the result where there is room.
 pub(super) fn of_cleared(
     handle: RecallHandle,
     call: &ToolCall,
@@ -36,8 +40,16 @@ pub(super) fn of_cleared(
     let mut what = shorten(&name, fits);
     if what.len() == name.len() {
         let argument = argument(&call.arguments.value).unwrap_or_default();
-        let argument = shorten(&argument, |argument| fits(&format!("{name} {argument}")));
-        what = format!("{name} {argument}");
+        let shown = shorten(&argument, |argument| fits(&format!("{name} {argument}")));
+        what = format!("{name} {shown}").trim_end().to_owned();
+        let words = first_words(&output_text(outcome, masks));
+        let ends = words.rmatch_indices(' ').map(|(end, _)| end);
+        let mut starts = std::iter::once(words.len()).chain(ends);
+        let start = starts.find_map(|end| {
+            let told = format!("{what}: {}", words.get(..end)?);
+            (shown == argument && end >= TELLING && fits(&told)).then_some(told)
+        });
+        what = start.unwrap_or(what);
     }
     format!("{} {handle}]", note(what.trim_end()))
 }
@@ -91,6 +103,16 @@ fn argument(arguments: &Value) -> Option<String> {
     shortest(FLAG)
         .or_else(|| shortest(1))
         .map(|text| one_line(text))
+}
+
+/// Returns the first words of a text.
+pub(super) fn first_words(text: &str) -> String {
+    const WORDS: usize = 50;
+    let words = one_line(text.trim_start());
+    words
+        .get(..words.floor_char_boundary(WORDS))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn one_line(text: &str) -> String {

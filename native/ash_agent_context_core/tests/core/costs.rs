@@ -2,8 +2,8 @@
 
 use crate::make::{at, conversation, list, map, reload, Talk};
 use ash_agent_context_core::{
-    steps, AnswerTimes, Context, FactState, Fit, Method, Options, Pin, Provider, Reading, Rent,
-    Response, Stamp, Value,
+    steps, AnswerTimes, Context, FactState, Fit, Masks, Method, Options, Pin, Provider, Reading,
+    Rent, Response, Stamp, Value,
 };
 
 /// A conversation of so many iterations, each with a question and an answer.
@@ -57,22 +57,47 @@ fn counting_tokens_reads_what_is_new() {
     assert!(more < 1_000, "{more}");
 }
 
-#[test]
-fn an_answer_with_a_report_costs_what_is_new() {
+/// An answer with a report on its tokens, and the next question.
+fn reported(context: &Context) -> Context {
     let body =
         r#"{"message": {"content": "A"}, "done": true, "prompt_eval_count": 9, "eval_count": 1}"#;
     let response = Response::decode(body.as_bytes(), &Reading::of(Provider::Ollama)).unwrap();
-    let turn = |context: &Context| {
-        let times = AnswerTimes::default();
-        let next = context.add_answer(&response, times, Stamp::at(at(0)));
-        next.unwrap().user("Q")
+    let next = context.add_answer(&response, AnswerTimes::default(), Stamp::at(at(0)));
+    next.unwrap().user("Q")
+}
+
+#[test]
+fn an_answer_with_a_report_costs_what_is_new() {
+    let context = (0..1_000).fold(conversation("Q"), |context, _| reported(&context));
+    let steps = steps::count_steps(|| assert!(reported(&context).usage().input > 9_000));
+    assert!(steps < 200, "{steps} steps");
+}
+
+/// The first requests compare their length with what caching it costs.
+#[test]
+fn a_request_for_the_cache_counts_what_is_new() {
+    let mut options = Options::new(Provider::Anthropic);
+    options.cache = true;
+    let encode = |context: &Context| {
+        steps::count_steps(|| {
+            drop(
+                context
+                    .encode_request(&options, &Default::default())
+                    .unwrap(),
+            )
+        })
     };
-    let mut context = conversation("Q");
-    for _ in 0..1_000 {
-        context = turn(&context);
+    let text = "some words in a sentence ".repeat(500);
+    let masked = Masks::new([("secret".into(), "[x]".into())]).unwrap();
+    for context in [turns(1, &text), turns(1, &text).put_masks(masked, at(0))] {
+        let mut context = reported(&context.user("Q"));
+        encode(&context);
+        for _ in 0..4 {
+            context = reported(&context);
+            let steps = encode(&context);
+            assert!(steps < 300, "{steps} steps");
+        }
     }
-    let steps = steps::count_steps(|| assert!(turn(&context).usage().input > 9_000));
-    assert!(steps < 100, "{steps} steps");
 }
 
 #[test]

@@ -96,19 +96,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_note_has_at_most_20_tokens(name in words(1, 3, "_"), argument in argument(), size in 200..2_000_000_usize, before in 0..2_usize) {
+    fn a_note_has_at_most_20_tokens(
+        name in words(1, 3, "_"), argument in argument(), begins in argument(), size in 200..2_000_000_usize, before in 0..2_usize,
+    ) {
         let mut context = start();
         for number in 0..before * 120 {
             context = call(&context, &number.to_string(), "ls", "{}", "a");
         }
         let arguments = json::write(&map(vec![("path", Value::text(&argument)), ("limit", Value::Int(10))]));
-        let context = call(&context, "last", &name, &arguments, &"x".repeat(size % 20_000 + 200));
+        let result = format!("{begins} {}", "x".repeat(size % 20_000 + 200));
+        let context = call(&context, "last", &name, &arguments, &result);
         let context = context.put_recall(true, at(9)).clear_tool_results(0, "-", at(9));
         let note = results(&context).pop().unwrap();
         prop_assert!(note.starts_with('[') && note.ends_with(']'), "{note}");
         prop_assert!(tokens(&note) <= 20, "{} tokens: {note}", tokens(&note));
         let handle = note.trim_end_matches(']').rsplit(' ').next().unwrap();
-        prop_assert!(context.recall(handle, &WHOLE).unwrap().starts_with("xxx"));
+        prop_assert_eq!(context.recall(handle, &WHOLE).unwrap(), result);
     }
 }
 
@@ -523,6 +526,78 @@ fn pins_stay_whatever_is_cleared_hidden_summarised_or_shortened() {
     assert!(context.pin(Pin::Iteration(9), at(7)).is_err());
     let masked = Masks::new([("QX7R2M".into(), "[id]".into())]).unwrap();
     assert!(!shown(&views[2](&result.put_masks(masked, at(8)))).contains("QX7R2M"));
+}
+
+#[test]
+fn a_note_has_the_first_words_where_there_is_room() {
+    let result = format!("3 tests, 1 failure\n{}", "more ".repeat(99));
+    let context = call(&start(), "a", "run", "{}", &result);
+    let context = context
+        .put_recall(true, at(9))
+        .clear_tool_results(0, "-", at(9));
+    let note = results(&context).pop().unwrap();
+    assert!(note.starts_with("[514 bytes run: 3 tests"), "{note}");
+    let masks = Masks::new([("[0-9] tests".into(), "[x]".into())]).unwrap();
+    let note = results(&context.put_masks(masks, at(9))).pop().unwrap();
+    assert!(!note.contains("tests"), "{note}");
+}
+
+/// Whoever follows what an answer says, without a word to search for, reads everything within four calls.
+#[test]
+fn a_long_text_is_read_by_its_contents() {
+    for lines in [200, 900, 9_000] {
+        let line = |number: usize| format!("{}the line a{number}b of it", "\n".repeat(number % 2));
+        let text: Vec<String> = (1..=lines).map(line).collect();
+        let context = call(&start(), "a", "read", "{}", &text.join("\n"));
+        let context = context
+            .put_recall(true, at(9))
+            .clear_tool_results(0, "-", at(9));
+        let hits = context.search("line", 1);
+        let mut unread: Vec<String> = (1..=lines).map(|number| format!("a{number}b")).collect();
+        let mut next = vec![1];
+        for _ in 0..4 {
+            let read = next.iter().map(|from| {
+                let page = Excerpt {
+                    from: *from,
+                    most: 4_000,
+                    ..WHOLE
+                };
+                context.recall(&hits[0].handle.to_string(), &page).unwrap()
+            });
+            let read: Vec<String> = read.collect();
+            assert!(read.iter().all(|page| page.len() < 4_500));
+            unread.retain(|word| !read.iter().any(|page| page.contains(word)));
+            next = read
+                .iter()
+                .flat_map(|page| page.split("[from ").skip(1))
+                .map(|rest| rest.split(':').next().unwrap().parse().unwrap())
+                .collect();
+        }
+        assert!(unread.is_empty(), "{lines}: {unread:?}");
+    }
+}
+
+#[test]
+fn contents_say_what_is_in_a_part() {
+    let part = "opened lib/a.ex and lib/b.ex\n".to_owned() + &"and so on\n".repeat(900);
+    let context = call(&start(), "a", "read", "{}", &part.repeat(9));
+    let context = context
+        .put_recall(true, at(9))
+        .clear_tool_results(0, "-", at(9));
+    let handle = context.search("lib/a.ex", 1)[0].handle.to_string();
+    let contents = context
+        .recall(
+            &handle,
+            &Excerpt {
+                most: 8_000,
+                ..WHOLE
+            },
+        )
+        .unwrap();
+    assert!(
+        contents.starts_with("opened") && contents.contains("\n[from 820: 2 path, and so on"),
+        "{contents}"
+    );
 }
 
 #[test]

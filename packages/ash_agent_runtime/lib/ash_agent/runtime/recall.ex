@@ -41,8 +41,8 @@ defmodule AshAgent.Runtime.Recall do
 
   @description "Reads earlier parts of this conversation that are no longer shown. A note where something was left out " <>
                  "ends with recall and a handle, such as 17.2-431: pass it as handle. from and lines select lines, " <>
-                 "pattern selects the lines that match a regular expression. Where the answer's last line says that there " <>
-                 "are more lines, go on with from. Without a handle, query searches for words, or parts of them, in " <>
+                 "pattern selects the lines that match a regular expression. Where there are more lines, the answer ends with " <>
+                 "what is in them: read the ones you need with from. Without a handle, query searches for words, or parts of them, in " <>
                  "everything that is not shown."
 
   @parameters %{
