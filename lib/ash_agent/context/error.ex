@@ -117,12 +117,10 @@ defmodule AshAgent.Context.Error do
           "only a pending call can be asked about, approved, denied or answered, and only once. Check AshAgent.Context.Calls.tool_call_status/2 first"
 
       {:not_a_question, id} ->
-        "the tool call #{inspect(id)} is no question to a person, so it takes no answer: approve or deny it, and its tool gives the result. " <>
-          "AshAgent.Context.Calls.undecided_tool_calls/1 marks questions"
+        "the tool call #{inspect(id)} is no question to a person, so it takes no answer: approve or deny it"
 
       {:is_a_question, id} ->
-        "the tool call #{inspect(id)} is a question to a person, and nothing runs when it is approved: answer it with " <>
-          "AshAgent.Context.Calls.answer_tool_call/4, or deny it"
+        "the tool call #{inspect(id)} is a question to a person, and approving it does nothing: answer or deny it"
 
       {:other_arguments, id, paths} ->
         "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so nothing was decided: " <>

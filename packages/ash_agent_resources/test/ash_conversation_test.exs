@@ -343,6 +343,40 @@ for {resource, moduletags, integrations} <- [
       assert told.content =~ ~s(changed the arguments of this call to: {"path":"/tmp/y"})
     end
 
+    test "a conversation that is begun again with the same key is the first one" do
+      key = Ash.UUID.generate()
+      answers(["Hello!", "Never"])
+      chat = start(%{input: "Hi", key: key})
+      assert chat.__metadata__.run.output == "Hello!"
+      again = start(%{input: "Another", key: key})
+      assert again.id == chat.id and again.__metadata__.begun
+      refute is_map_key(again.__metadata__, :run)
+      assert show(chat, :message_count) == show(again, :message_count)
+
+      assert [%{content: "Hi"}] =
+               for(%{role: :user} = said <- Context.to_messages(show(chat, :context)), do: said)
+
+      # Without a message, and in a transaction's way, too.
+      empty = start(%{key: key <> "2"})
+      assert start(%{key: key <> "2"}).id == empty.id
+
+      # Others, who see nothing of it, and other keys begin their own.
+      answers(["Hello!", "Hello!", "Hello!"])
+
+      for other <- [
+            start(%{input: "Hi", key: key}, actor: @mia),
+            start(%{input: "Hi", key: key <> "3"}),
+            start(%{input: "Hi"})
+          ] do
+        assert other.id != chat.id
+        refute is_map_key(other.__metadata__, :begun)
+      end
+
+      # Once it is gone, it is begun again.
+      Ash.destroy!(chat, opts())
+      refute is_map_key(start(%{key: key}).__metadata__, :begun)
+    end
+
     test "a question of the agent is answered, and the turn goes on with the answer" do
       form = %{"type" => "object", "properties" => %{"seats" => %{"type" => "integer"}}}
       form = Map.put(form, "required", ["seats"])

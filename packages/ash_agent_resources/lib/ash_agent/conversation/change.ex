@@ -21,7 +21,7 @@ defmodule AshAgent.Conversation.Change do
 
   | `does` | type | arguments |
   |---|---|---|
-  | `:start` | create | `input` or `parts`, `metadata`, `wait` |
+  | `:start` | create | `input` or `parts`, `metadata`, `key`, `wait` |
   | `:fork` | create | `source_id`, `iteration`, `revision` |
   | `:say` | update | `input` or `parts`, `metadata`, `key`, `steer`, `wait` |
   | `:resume` | update | `wait` |
@@ -84,8 +84,10 @@ defmodule AshAgent.Conversation.Change do
 
     changeset
     |> check_message(message, :optional)
-    |> Changeset.after_action(fn changeset, record ->
-      create(changeset, record, first(changeset.resource, record, message))
+    |> begin_once(context)
+    |> Changeset.after_action(fn
+      _changeset, %{__metadata__: %{begun: true}} = record -> {:ok, record}
+      changeset, record -> create(changeset, record, first(changeset.resource, record, message))
     end)
     |> then(&if(message == {:ok, nil}, do: &1, else: turn(&1, context, :start)))
   end
@@ -238,6 +240,35 @@ defmodule AshAgent.Conversation.Change do
   defp check_message(changeset, {:ok, nil}, :required), do: error(changeset, :no_message)
   defp check_message(changeset, _message, _needed), do: changeset
 
+  # A form that is sent twice begins one conversation, whose id is made of the key and of who sends it.
+  defp begin_once(changeset, context) do
+    key = Changeset.get_argument(changeset, :key)
+    asked = {changeset.resource, changeset.to_tenant, Asker.identity(context.actor), key}
+    hash = :crypto.hash(:sha256, :erlang.term_to_binary(asked, [:deterministic]))
+    <<a::48, _::4, b::12, _::2, c::62, _rest::binary>> = hash
+    id = Ecto.UUID.load!(<<a::48, 8::4, b::12, 2::2, c::62>>)
+
+    put_begun = fn changeset ->
+      case Ash.get(changeset.resource, id, rights(context)) do
+        {:ok, record} ->
+          Changeset.set_result(changeset, {:ok, Ash.Resource.put_metadata(record, :begun, true)})
+
+        {:error, _none} ->
+          changeset
+      end
+    end
+
+    if key do
+      [name] = Ash.Resource.Info.primary_key(changeset.resource)
+
+      changeset
+      |> Changeset.force_change_attribute(name, id)
+      |> Changeset.before_transaction(put_begun)
+    else
+      changeset
+    end
+  end
+
   # Ash sets the time of an update that changes something, and this one writes elsewhere.
   defp touch(changeset) do
     case Ash.Resource.Info.attribute(changeset.resource, :updated_at) do
@@ -350,6 +381,7 @@ defmodule AshAgent.Conversation.Change do
     end)
   end
 
+  defp run(:start, %{record: %{__metadata__: %{begun: true}} = record}, _wait?), do: {:ok, record}
   defp run(:start, turn, wait?), do: Runner.run(turn, :resume, wait?)
 
   defp run(kind, %{record: %{__metadata__: metadata}} = turn, wait?)
@@ -404,12 +436,10 @@ defmodule AshAgent.Conversation.Change do
     do: [status: :idle, taken: taken, note: Ended.note({:failed, :cancelled})]
 
   defp source(changeset, context) do
-    authorize? = context.authorize? != false
-    opts = [actor: context.actor, tenant: context.tenant, authorize?: authorize?]
     id = Changeset.get_argument(changeset, :source_id)
     revision = Changeset.get_argument(changeset, :revision)
 
-    with {:ok, record} <- Ash.get(changeset.resource, id, opts),
+    with {:ok, record} <- Ash.get(changeset.resource, id, rights(context)),
          {:ok, stored} <- Store.fetch(store(changeset), Info.key(record)) do
       if revision in [nil, stored.revision], do: {:ok, stored}, else: fail(:changed)
     else
@@ -418,6 +448,9 @@ defmodule AshAgent.Conversation.Change do
       {:error, error} -> {:error, error}
     end
   end
+
+  defp rights(%{actor: actor, tenant: tenant, authorize?: authorize?}),
+    do: [actor: actor, tenant: tenant, authorize?: authorize? != false]
 
   # Who decides, and the arguments that were shown to them.
   defp decision(changeset, context) do

@@ -101,7 +101,11 @@ defmodule AshAgent.Conversation.Transformer do
     state
     |> add(:read, :read, primary?: true, pagination: pagination())
     |> add(:destroy, :destroy, primary?: true)
-    |> add(:create, :start, accept: own, arguments: message() ++ wait(), changes: does(:start))
+    |> add(:create, :start,
+      accept: own,
+      arguments: message() ++ begin_key(state) ++ wait(),
+      changes: does(:start)
+    )
     |> add(:create, :fork,
       accept: own,
       arguments: [source(state), argument(:iteration, :integer), revision()],
@@ -174,6 +178,12 @@ defmodule AshAgent.Conversation.Transformer do
   end
 
   defp source(_error), do: nil
+
+  # Which conversation it is says its id.
+  defp begin_key({:ok, dsl}),
+    do: if(match?(%{type: Ash.Type.UUID}, key(dsl)), do: [argument(:key, :string)], else: [])
+
+  defp begin_key(_error), do: []
 
   defp key(dsl),
     do: dsl |> Transformer.get_entities([:attributes]) |> Enum.find(& &1.primary_key?)

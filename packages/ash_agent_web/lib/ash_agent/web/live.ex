@@ -397,7 +397,7 @@ defmodule AshAgent.Web.Live do
   end
 
   defp say(%{assigns: %{chat: %{conversation: nil} = chat}} = socket, message, text) do
-    input = take(chat, :start, Map.put(message, :wait, false))
+    input = take(chat, :start, Map.merge(message, %{wait: false, key: chat.key}))
 
     case Ash.create(chat.resource, input, [action: :start] ++ rights(chat)) do
       {:ok, %{id: id}} ->

@@ -147,6 +147,23 @@ defmodule AshAgent.Web.LiveTest do
     refute keys(render(view)) == [key]
   end
 
+  test "the form that begins a conversation, sent by a page that is connected again, begins one" do
+    {:ok, view, html} = live(conn("tim"), "/chat")
+    say(view, "Hi")
+    path = assert_patch(view)
+    asked("Hi") |> answer(["Hello"])
+    answered(view)
+    {:ok, view, _html} = live(conn("tim"), "/chat")
+    [key] = keys(html)
+    # The page's process was another one.
+    render_change(view, "validate", %{"say" => %{"input" => "Hi", "key" => key}})
+    render_submit(view, "say", %{"say" => %{"input" => "Hi", "key" => key}})
+    assert assert_patch(view) == path
+    answered(view)
+    refute_received {:asked, _, _}
+    assert [_] = Ash.read!(Page.Chat, rights("tim"))
+  end
+
   defp keys(html),
     do: ~r/name="say\[key\]" value="([^"]*)"/ |> Regex.scan(html, capture: :all_but_first) |> hd()
 
