@@ -101,6 +101,10 @@ defmodule AshAgent.Store.Dialect do
     """
   end
 
+  # SQLite's index finds the words of a row in its document.
+  def own_words(:postgres, text), do: text
+  def own_words(:sqlite, _text), do: ""
+
   def match_words(:postgres),
     do: {"{texts} as t", "t.words @@ cast(lower(#{field("query")}) as tsquery)"}
 

@@ -7,7 +7,7 @@ defmodule AshAgent.Store.Schema do
   alias AshAgent.Store.Dialect
 
   def latest(:postgres), do: 3
-  def latest(:sqlite), do: 2
+  def latest(:sqlite), do: 3
 
   def up(dialect, version, partitions \\ 0) do
     dialect
@@ -178,6 +178,41 @@ defmodule AshAgent.Store.Schema do
       where t.conversation_id = s.conversation_id and t.branch = s.branch and t.number = s.number and t.at = s.at
       """
     ]
+  end
+
+  # The index has no copy of the words, and nobody else has: what it has of a row is found again in the row's document.
+  defp statements(:sqlite, 3) do
+    delete = """
+    insert into {words} ({words}, rowid, words) select 'delete', t.id, #{Dialect.words(:sqlite, "old.document")}
+    from {texts} as t where #{same_row("t", "old")};
+    """
+
+    insert = """
+    insert into {words} (rowid, words) select t.id, #{Dialect.words(:sqlite, "i.document")}
+    from {texts} as t join {iterations} as i on #{same_row("i", "t")}
+    """
+
+    dropped = for event <- ~w(insert delete update), do: "drop trigger ash_agent_texts_#{event}"
+
+    dropped ++
+      [
+        "drop table {words}",
+        "alter table {texts} drop column words",
+        "create virtual table {words} using fts5 (words, content='', tokenize='unicode61 remove_diacritics 0')",
+        "insert into {words} ({words}, rank) values ('secure-delete', 1)",
+        insert,
+        "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} where t.id = new.id; end",
+        "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{delete} end",
+        """
+        create trigger ash_agent_iterations_update after update of document on {iterations} begin
+          #{delete} #{insert} where #{same_row("t", "new")};
+        end
+        """
+      ]
+  end
+
+  defp same_row(one, other) do
+    Enum.map_join(~w(conversation_id branch number), " and ", &"#{one}.#{&1} = #{other}.#{&1}")
   end
 
   # SQLite looks at metadata row by row.

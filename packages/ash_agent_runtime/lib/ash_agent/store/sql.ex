@@ -107,9 +107,9 @@ defmodule AshAgent.Store.SQL do
       on conflict (conversation_id, branch, number) do update set document = excluded.document
       """,
       """
-      insert into {texts} (conversation_id, branch, number, at, words)
-      select #{key}, #{now(d)}, #{words(d, "(r.value -> 'document')")} #{rows}
-      on conflict (conversation_id, branch, number) do update set at = excluded.at, words = excluded.words
+      insert into {texts} (conversation_id, branch, number, at#{own_words(d, ", words")})
+      select #{key}, #{now(d)}#{own_words(d, ", " <> words(d, "(r.value -> 'document')"))} #{rows}
+      on conflict (conversation_id, branch, number) do update set at = excluded.at#{own_words(d, ", words = excluded.words")}
       """
     ]
   end
@@ -317,7 +317,7 @@ defmodule AshAgent.Store.SQL do
   @columns [
     branches: "number, base, since, updated_at, label, document",
     iterations: "branch, number, document",
-    texts: "branch, number, at, words",
+    texts: "branch, number, at",
     calls: "key, attempt, epoch, state, started_at, ended_at, document",
     prompts: "id, number, kind, at, revision, document",
     history: "revision, epoch, owner, at, document",
@@ -339,6 +339,8 @@ defmodule AshAgent.Store.SQL do
     # Its rows are copied, since they may belong into other partitions. The old ones go with the old conversation.
     copied =
       for {table, columns} <- @columns do
+        columns = if table == :texts, do: columns <> own_words(d, ", words"), else: columns
+
         """
         insert into {#{table}} (conversation_id, #{columns}) select guard.id, o.#{String.replace(columns, ", ", ", o.")}
         from guard, {#{table}} as o where o.conversation_id = #{@old_key}

@@ -288,7 +288,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   test "tables of a newer release are refused", %{path: path} do
     store = open!(path)
     script(store, "pragma user_version = 7")
-    assert {:error, %Error{reason: {:schema, 7, 2}} = error} = SQLite.open(path)
+    assert {:error, %Error{reason: {:schema, 7, 3}} = error} = SQLite.open(path)
     assert Exception.message(error) =~ "newer release"
   end
 
@@ -302,6 +302,73 @@ defmodule AshAgent.Store.SQLiteFileTest do
     # Nor in the index of the search.
     refute File.read!(path) =~ "xylograph"
     refute File.exists?(path <> "-wal") and File.read!(path <> "-wal") =~ "secret word"
+  end
+
+  describe "the index of the search" do
+    # Each word of the index with its row and its place, and the same of an index that is made anew of the rows.
+    defp index(store) do
+      for name <- ~w(kept again) do
+        table = if name == "kept", do: "main', 'ash_agent_words", else: "temp', 'again"
+
+        script(
+          store,
+          "create virtual table temp.#{name}_words using fts5vocab('#{table}', 'instance')"
+        )
+      end
+    end
+
+    defp differences(store) do
+      words = AshAgent.Store.Dialect.words(:sqlite, "i.document")
+
+      place =
+        "i.conversation_id = t.conversation_id and i.branch = t.branch and i.number = t.number"
+
+      script(store, """
+      create virtual table temp.again using fts5 (words, content='', tokenize='unicode61 remove_diacritics 0');
+      insert into temp.again (rowid, words) select t.id, #{words}
+      from ash_agent_texts as t join ash_agent_iterations as i on #{place}
+      """)
+
+      index(store)
+
+      for {one, other} <- [{"kept", "again"}, {"again", "kept"}] do
+        reference = make_ref()
+        found = "select term, doc from #{one}_words except select term, doc from #{other}_words"
+        :ok = Native.run(store.ref, {:write, reference}, [found], [])
+        {:ok, [rows]} = await(reference)
+        rows
+      end
+    end
+
+    test "has the words of all rows and no others, whatever is done", %{path: path} do
+      store = open!(path)
+      StoreWork.do_turns(store)
+      StoreWork.do_others(store)
+      # More than are overwritten one by one.
+      long = Enum.reduce(1..260, Context.new("long", id: "long"), &say(&2, "turn #{&1}"))
+      {:ok, kept} = Store.create(store, long)
+      {:ok, kept} = Store.append(store, kept, Context.rewind(long, to: 5))
+      {:ok, _} = Store.append(store, kept, say(kept.value, "again"))
+      :ok = Store.rename(store, "long", "longer")
+
+      {:ok, gone} =
+        Store.create(store, Enum.reduce(1..3, Context.new("x"), &say(&2, "gone #{&1}")))
+
+      :ok = Store.delete(store, gone.id)
+      assert differences(store) == [[], []]
+    end
+
+    test "of an older file is made anew", %{path: path} do
+      File.cp!("test/corpus/version_2.db", path)
+      assert differences(open!(path)) == [[], []]
+    end
+
+    test "has no copy of the texts", %{path: path} do
+      store = open!(path)
+      {:ok, _} = Store.create(store, say(Context.new("x"), "Xylograph and xylophone"))
+      checkpoint(store)
+      assert length(String.split(File.read!(path), "Xylograph and")) == 2
+    end
   end
 
   @tag timeout: 120_000
