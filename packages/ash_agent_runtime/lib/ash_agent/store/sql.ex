@@ -100,18 +100,13 @@ defmodule AshAgent.Store.SQL do
     rows = "from guard, input, #{each(d, "iterations")} where true"
     key = "guard.id, #{number_of("branch")}, #{number_of("number")}"
 
-    [
-      """
-      insert into {iterations} (conversation_id, branch, number, document)
-      select #{key}, r.value -> 'document' #{rows}
-      on conflict (conversation_id, branch, number) do update set document = excluded.document
-      """,
-      """
-      insert into {texts} (conversation_id, branch, number, at#{own_words(d, ", words")})
-      select #{key}, #{now(d)}#{own_words(d, ", " <> words(d, "(r.value -> 'document')"))} #{rows}
-      on conflict (conversation_id, branch, number) do update set at = excluded.at#{own_words(d, ", words = excluded.words")}
-      """
-    ]
+    write = """
+    insert into {iterations} (conversation_id, branch, number, document)
+    select #{key}, r.value -> 'document' #{rows}
+    on conflict (conversation_id, branch, number) do update set document = excluded.document
+    """
+
+    [write | index_texts(d, key, rows)]
   end
 
   defp effect(d, :blobs) do
@@ -317,7 +312,7 @@ defmodule AshAgent.Store.SQL do
   @columns [
     branches: "number, base, since, updated_at, label, document",
     iterations: "branch, number, document",
-    texts: "branch, number, at",
+    texts: "branch, number, at, words",
     calls: "key, attempt, epoch, state, started_at, ended_at, document",
     prompts: "id, number, kind, at, revision, document",
     history: "revision, epoch, owner, at, document",
@@ -338,9 +333,7 @@ defmodule AshAgent.Store.SQL do
 
     # Its rows are copied, since they may belong into other partitions. The old ones go with the old conversation.
     copied =
-      for {table, columns} <- @columns do
-        columns = if table == :texts, do: columns <> own_words(d, ", words"), else: columns
-
+      for {table, columns} <- @columns, table != :texts or d == :postgres do
         """
         insert into {#{table}} (conversation_id, #{columns}) select guard.id, o.#{String.replace(columns, ", ", ", o.")}
         from guard, {#{table}} as o where o.conversation_id = #{@old_key}
@@ -444,6 +437,22 @@ defmodule AshAgent.Store.SQL do
     where #{match}#{conditions}
     order by t.at desc, t.conversation_id desc, t.branch desc, t.number desc limit (select #{number("limit")} from input)
     """
+  end
+
+  @doc "The number of iterations that the index does not have yet."
+  def count_unindexed(:postgres), do: "select 0"
+  # Along the key, as all rows are found.
+  def count_unindexed(:sqlite), do: "select count(*) from {unindexed} where conversation_id >= ''"
+
+  @doc "Statements for one transaction that index some of them."
+  def index_some(most) do
+    same =
+      Enum.map_join(~w(conversation_id branch number), " and ", &"t.#{&1} = {unindexed}.#{&1}")
+
+    [
+      "insert into {texts} (conversation_id, branch, number, at) select * from {unindexed} limit #{most} returning 1",
+      "delete from {unindexed} where exists (select 1 from {texts} as t where #{same})"
+    ]
   end
 
   @doc "The media of a conversation."

@@ -6,7 +6,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
-  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWork, StoreWriter}
+  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWork, StoreWriter, Wait}
 
   @moduletag :tmp_dir
 
@@ -317,7 +317,14 @@ defmodule AshAgent.Store.SQLiteFileTest do
       end
     end
 
+    defp unindexed(store) do
+      {:ok, count} = AshAgent.Store.Relational.count_unindexed(store)
+      count
+    end
+
     defp differences(store) do
+      # A search waits for the index.
+      {:ok, %{behind: 0}} = Store.search(store, "x")
       words = AshAgent.Store.Dialect.words(:sqlite, "i.document")
 
       place =
@@ -361,6 +368,28 @@ defmodule AshAgent.Store.SQLiteFileTest do
     test "of an older file is made anew", %{path: path} do
       File.cp!("test/corpus/version_2.db", path)
       assert differences(open!(path)) == [[], []]
+    end
+
+    test "is written behind the saves, also after a crash, and a search says how far it is", %{
+      path: path
+    } do
+      # Nobody writes the index here, as where the VM was killed before.
+      without = open!(path, search: false)
+      {:ok, kept} = Store.create(without, say(Context.new("Xylograph", id: "c"), "two"))
+      assert {:ok, %{results: [], behind: 1}} = Store.search(without, "xylograph")
+      {:ok, _} = Store.append(without, kept, say(kept.value, "three"))
+      assert unindexed(without) == 2
+
+      store = open!(path)
+      assert Wait.until(fn -> unindexed(without) == 0 end)
+      assert {:ok, %{results: [%{id: "c"}], behind: 0}} = Store.search(without, "xylograph")
+
+      {:ok, _} = Store.create(store, Context.new("Marimba", id: "d"))
+      assert unindexed(store) == 1
+      assert Wait.until(fn -> unindexed(store) == 0 end)
+      {:ok, _} = Store.create(store, Context.new("Celesta", id: "e"))
+      assert {:ok, %{results: [%{id: "e"}], behind: 0}} = Store.search(store, "celesta")
+      assert differences(store) == [[], []]
     end
 
     test "has no copy of the texts", %{path: path} do
