@@ -495,7 +495,7 @@ defmodule AshAgentContext.MixProject do
         Conversations:
           ~r"^AshAgent\.(Context|ChatContext|Response)(\.Error|\.Branch|\.Config.*)?$",
         "Conversations by topic":
-          ~r"^AshAgent\.Context\.(Audit|Calls|Import|Pins|Recall|Rent|Shortening|Tokens|View)$",
+          ~r"^AshAgent\.Context\.(Audit|Calls|Import|Pins|PreparedRequest|Recall|Rent|Shortening|Tokens|View)$",
         "Other libraries": ~r"^AshAgent\.Context\.(Jido|LangChain|ReqLLM)$",
         Enhancers: ~r"^AshAgent\.Context\.Enhancer$",
         "Ecto and JSON": ~r"(EctoType|JSON|UnknownAtom)",

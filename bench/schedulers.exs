@@ -216,6 +216,8 @@ defmodule AshAgent.Bench.Schedulers do
          fn ->
            Context.encode_request(context, :bedrock, pending: :interrupt, model: new_model.())
          end},
+        {"PreparedRequest.new/2",
+         fn -> Context.PreparedRequest.new(:ollama, body: %{model: "m"}) end},
         {"encode_request!/3",
          fn -> Context.encode_request!(context, :mistral, pending: :interrupt) end},
         {"request_report/3",

@@ -66,7 +66,19 @@ defmodule AshAgent.Context do
 
   use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
 
-  alias AshAgent.Context.{Error, Handle, Native, Options, Printed, Reply, Requests, Trust, View}
+  alias AshAgent.Context.{
+    Error,
+    Handle,
+    Native,
+    Options,
+    PreparedRequest,
+    Printed,
+    Reply,
+    Requests,
+    Trust,
+    View
+  }
+
   alias AshAgent.{Caller, Response}
   alias AshAgent.Options, as: Check
 
@@ -1074,7 +1086,8 @@ defmodule AshAgent.Context do
   Each message is encoded once for each provider and set of options, and the encodings of old iterations join into larger
   ones. The iodata is a list of binaries that point to them: about as many as iterations since a multiple of 16, and one for
   each megabyte. Appending never changes the bytes before the appended message (cache breakpoints aside), so that
-  providers' prompt caches hit.
+  providers' prompt caches hit. Where many requests share their options and other fields, `AshAgent.Context.PreparedRequest` checks
+  and encodes those once.
 
   ## Examples
 
@@ -1093,18 +1106,7 @@ defmodule AshAgent.Context do
   def encode_request(%__MODULE__{ref: ref} = _context, provider, opts \\ [])
       when is_provider(provider) do
     opts = Options.validate!(opts, :encode_request)
-
-    request = Requests.request_options(provider, opts)
-
-    case Native.context_encode_request(ref, request, opts[:body]) do
-      {:error, {:reserved_field, key}} ->
-        Caller.refuse!(
-          "the field #{inspect(key)} of :body is made from the conversation; leave it out"
-        )
-
-      reply ->
-        Reply.to_result(reply)
-    end
+    PreparedRequest.encode_with(ref, Requests.request_options(provider, opts), opts[:body])
   end
 
   @doc "Like `encode_request/3`, but returns the iodata or raises `AshAgent.Context.Error`."

@@ -14,6 +14,9 @@ defmodule AshAgent.InspectTest do
       skipped: [{"secret", "no price"}]
     }
 
+    {:ok, prepared} =
+      Context.PreparedRequest.new(:ollama, body: %{key: "secret"}, model: "secret")
+
     {:ok, response} =
       Response.decode(:ollama, %{message: %{role: "assistant", content: "a secret"}, done: true})
 
@@ -24,6 +27,7 @@ defmodule AshAgent.InspectTest do
       chat.config || ChatContext.Config.new(model: "secret"),
       prices,
       response,
+      prepared,
       Context.JSON.fragment(%{a: "a secret"}),
       %Context.UnknownAtom{name: String.duplicate("long ", 40)},
       %Context.Error{reason: {:unknown_tool_call, "call_1", Enum.map(2..40, &"call_#{&1}")}},

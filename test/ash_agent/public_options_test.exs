@@ -36,6 +36,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :request} => [context, :anthropic],
       {Context, :request!} => [context, :anthropic],
       {Context, :encode_request} => [context, :anthropic],
+      {Context.PreparedRequest, :new} => [:anthropic],
       {Context, :encode_request!} => [context, :anthropic],
       {Context, :request_report} => [context, :anthropic],
       {Context, :to_prompt} => [context],

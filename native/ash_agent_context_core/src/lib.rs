@@ -70,6 +70,7 @@ pub use provider::event::Event;
 pub use provider::framing::Framing;
 pub use provider::options::{Dialect, Known, Options, SystemRole, Thinking};
 pub use reason::{Detail, Reason, Unsupported};
+pub use request::fields::Fields;
 pub use request::fingerprint::{SentChange, SentPlace};
 pub use request::forecast::{ExpectedBreak, Forecast};
 pub use request::located::Located;

@@ -141,6 +141,7 @@ nifs! {
 
     // Requests, and what became of them.
     context_encode_request(context, options, body) Own = request::encode;
+    request_fields(body) Arguments = request::read_fields;
     context_request(context, options) Texts = request::request;
     context_request_report(context, options) Texts = request::report;
     context_to_prompt(context, how) Texts = Context::to_prompt;

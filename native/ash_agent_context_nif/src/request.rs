@@ -1,9 +1,9 @@
 //! NIFs for requests: making them, explaining them, and making past ones again.
 
 use ash_agent_context_core::{
-    json, AccountRow, Accounting, Context, Deviation, DeviationCause, Dialect, Error, Forecast,
-    KeptBytes, Known, Located, Options, Prices, Provider, ReplayOutcome, ReplayRow, RequestChange,
-    Segment, SentChange, SentPlace, SystemRole, Time, Unready, Value, NESTING,
+    json, AccountRow, Accounting, Context, Cost, Deviation, DeviationCause, Dialect, Error, Fields,
+    Forecast, KeptBytes, Known, Located, Map, Options, Prices, ReplayOutcome, ReplayRow,
+    RequestChange, Segment, SentChange, SentPlace, Size, SystemRole, Time, Unready, Value, NESTING,
 };
 use rustler::{Encoder as _, NewBinary, Term};
 
@@ -13,7 +13,7 @@ use crate::encode;
 use crate::encode::SHARED;
 use crate::error::NifError;
 use crate::resource::Holder;
-use crate::to_term::{maps, terms, Made, Maybe, ToTerm};
+use crate::to_term::{maps, results, terms, Made, Maybe, ToTerm};
 
 /// A normal scheduler encodes so many bytes in well under a millisecond.
 const ENCODED: usize = 128 * 1024;
@@ -27,7 +27,17 @@ pub struct RequestOptions<'a> {
     interrupt: bool,
 }
 
+/// The fields beside the messages: a map, or the handle of those that were encoded before.
+pub enum Fielded<'a> {
+    Map(Map),
+    Encoded(&'a Fields),
+}
+
 arguments! {
+    Fielded<'a> = |term, scheduler| Ok(match term.is_ref() {
+        true => Self::Encoded(Argument::read(term, scheduler)?),
+        false => Self::Map(Metadata::read(term, scheduler)?.0.unwrap_or_default()),
+    });
     SystemRole = |term, _scheduler| Self::from_name(term.decode()?).ok_or(NifError::BadArg);
     Options<'a> = |term, scheduler| {
         let dialect: Option<&str> = field(term, atoms::dialect(), scheduler)?;
@@ -72,12 +82,19 @@ impl RequestOptions<'_> {
 pub fn encode<'a>(
     context: On<'a, Context>,
     given: RequestOptions<'a>,
-    Metadata(body): Metadata,
+    body: Fielded<'a>,
 ) -> Result<Term<'a>, NifError> {
     let options = &given.options;
-    context.scheduler.allow(context.encode_cost(options))?;
+    let cost = context.encode_cost(options).plus(match &body {
+        Fielded::Encoded(fields) => Size::new(1, fields.count_bytes()).into(),
+        Fielded::Map(_) => Cost::default(),
+    });
+    context.scheduler.allow(cost)?;
     let context = given.lend(context);
-    let segments = context.encode_request(options, &body.unwrap_or_default())?;
+    let segments = match &body {
+        Fielded::Encoded(fields) => context.encode_with(options, fields)?,
+        Fielded::Map(body) => context.encode_request(options, body)?,
+    };
     let encoder = context.encoder();
     let mut kept = Vec::with_capacity(segments.len());
     let shared = |segment| match segment {
@@ -101,6 +118,11 @@ pub fn encode<'a>(
     Ok(encoder.list(list))
 }
 
+/// Encodes the fields that many requests have.
+pub fn read_fields(Metadata(body): Metadata) -> Result<Fields, Error> {
+    Fields::new(&body.unwrap_or_default())
+}
+
 pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Value, NifError> {
     let context = given.lend(context);
     let segments = context.encode_messages(&given.options)?;
@@ -111,6 +133,10 @@ pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Va
 
 pub fn report(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Vec<Located>, Error> {
     given.lend(context).request_report(&given.options)
+}
+
+results! {
+    Fields = |of, _env| Holder::hold(of);
 }
 
 terms! {
@@ -128,10 +154,7 @@ pub fn account(
     model: Option<&str>,
     since: u64,
 ) -> Result<Vec<AccountRow>, NifError> {
-    // A row without a cause may make two requests again.
-    let again = context.encode_cost(&Options::new(Provider::default()));
-    let cost = context.find_call_cost().plus(again.times(2));
-    context.scheduler.allow(cost)?;
+    context.scheduler.allow(context.account_cost(since))?;
     Ok(context.account(&Accounting {
         prices,
         model,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ash_agent_context_core::{
-    AnswerType, Context, Follow, KeptBytes, Prices, Provider, Reading, Response,
+    AnswerType, Context, Fields, Follow, KeptBytes, Prices, Provider, Reading, Response,
 };
 use rustler::{Resource, ResourceArc};
 
@@ -61,7 +61,7 @@ macro_rules! register {
     };
 }
 
-register! { Context, Response, Prices, AnswerType, Follow, Vec<KeptBytes>, Vec<u8> }
+register! { Context, Response, Prices, AnswerType, Follow, Fields, Vec<KeptBytes>, Vec<u8> }
 
 impl Held for Context {
     const LIVE: Option<&'static Counters> = Some(&CONTEXTS);
@@ -85,6 +85,7 @@ impl Held for Response {
 impl Held for Prices {}
 impl Held for AnswerType {}
 impl Held for Follow {}
+impl Held for Fields {}
 /// The bytes that the binaries of a request point into, kept as long as one of them is used.
 impl Held for Vec<KeptBytes> {}
 /// A text that a binary points into, so that a snapshot is not copied once more.

@@ -48,6 +48,14 @@ defmodule AshAgent.Context.AccountTest do
   defp start, do: answer(Context.new("Hi", system_prompt: "S"), {10, 0, 5_000})
   defp last(context), do: List.last(verdicts(context))
 
+  test "the last request is accounted for on a normal scheduler" do
+    context = Enum.reduce(1..300, start(), fn _, context -> answer(context, {10, 0, 6_000}) end)
+    since = context.current_iteration - 1
+    assert {:ok, [row]} = Context.Native.context_account_normal(context.ref, nil, nil, since)
+    assert row == List.last(Context.Audit.account(context).requests)
+    assert {:error, :dirty} = Context.Native.context_account_normal(context.ref, nil, nil, 0)
+  end
+
   test "a request reads what the one before it read and wrote" do
     context =
       start() |> answer({10, 5_000, 100}) |> answer({10, 5_100, 100}) |> answer({10, 4_680, 620})

@@ -125,8 +125,13 @@ impl Request<'_> {
 
     /// Returns true if everything beside the messages is the same in another request.
     pub fn is_alike_beside(&self, other: &Self) -> bool {
-        let [own, others] = [self, other].map(|of| of.beside.map(|noted| Some(noted?.1)));
-        self.system == other.system && own == others
+        let mut beside = self.beside.iter().zip(&other.beside);
+        let is_alike = |(own, other): (&Option<_>, &Option<_>)| match (own, other) {
+            // Values in use since the same iteration are the same.
+            (Some((since, own)), Some((later, other))) => since == later || own == other,
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        self.system == other.system && beside.all(is_alike)
     }
 
     /// Returns true if another model answered, or another provider.

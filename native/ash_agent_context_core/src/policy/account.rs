@@ -16,6 +16,8 @@ use crate::prices::bill::Reported;
 use crate::prices::rates::{Rates, Unit};
 use crate::prices::usage::Usage;
 use crate::provider::facts::{kind_of, Cache};
+use crate::provider::options::Options;
+use crate::value::cost::Cost;
 use crate::value::time::Time;
 use crate::view::cover::Cover;
 use crate::view::View;
@@ -137,6 +139,19 @@ impl Context {
             before = Some(sent);
         }
         rows
+    }
+
+    /// Returns the cost of [`Context::account`] from an iteration on. A row without a cause may make two requests again.
+    #[must_use]
+    pub fn account_cost(&self, since: u64) -> Cost {
+        let again = self
+            .encode_cost(&Options::new(Provider::default()))
+            .times(2);
+        // Of the last two iterations, one is the answer's, and the others are only looked through.
+        match since.saturating_add(1) < self.current_iteration() {
+            true => self.find_call_cost().plus(again),
+            false => Cost::steps(self.count_iterations()).plus(again),
+        }
     }
 
     /// Returns the last request before an iteration, of those that an answer is such a one of.

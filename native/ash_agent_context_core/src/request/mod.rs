@@ -10,6 +10,7 @@
 mod body;
 mod bound;
 mod cost;
+pub mod fields;
 pub mod fingerprint;
 pub mod forecast;
 mod item;
@@ -21,15 +22,13 @@ pub mod replay;
 pub mod segment;
 mod slice;
 
-use std::collections::HashSet;
-
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
 use crate::log::served::SplitPairs;
 use crate::provider::facts::Rule;
 use crate::value::json::AsJson;
-use crate::value::{numbers, structs, Map, Value};
+use crate::value::{Map, Value};
 use crate::view::checking::Unbound;
 use crate::view::pairs::Pairs;
 use crate::view::rendering::Rendering;
@@ -37,36 +36,11 @@ use crate::view::View;
 
 use crate::provider::options::{Known, Options};
 use crate::request::body::Body;
+use crate::request::fields::Fields;
 use crate::request::item::items;
 use crate::request::located::Located;
 use crate::request::segment::Segment;
 use crate::value::builder::Json;
-
-/// Returns the text of a field that is ready-made.
-fn fragment(field: &Value) -> Option<&[u8]> {
-    match field {
-        Value::Map(map) => structs::fragment(map),
-        _ => None,
-    }
-}
-
-/// Returns a container that the caller describes without its id, with the id: each request has to name the container's skills.
-fn with_id(described: &Value, id: &str) -> Option<Value> {
-    let Value::Map(map) = described else {
-        return None;
-    };
-    let has_id = map.get_named("id").is_some_and(|id| *id != Value::Nil);
-    if has_id || fragment(described).is_some() {
-        return None;
-    }
-    let others = map.iter().filter(|(key, _)| key.as_name() != Some("id"));
-    let mut entries: Vec<_> = others.cloned().collect();
-    if entries.is_empty() {
-        return Some(Value::text(id));
-    }
-    entries.push((Value::text("id"), Value::text(id)));
-    Some(Value::Map(Map::new(entries)))
-}
 
 impl Context {
     /// Returns the body of a request: the caller's fields and the message part, as one JSON object. It names the model of the options
@@ -84,12 +58,28 @@ impl Context {
         options: &Options<'_>,
         body: &Map,
     ) -> Result<Vec<Segment<'_>>, Error> {
-        let facts = options.provider.facts();
-        let is_named = ["model", "anthropic_version"].map(|key| body.get_named(key).is_some());
-        let model = options
-            .model
-            .filter(|_| facts.names_model && is_named == [false; 2]);
-        self.encode_fields(options, body, model)
+        self.check_sendable(options)?;
+        self.encode_with(options, &Fields::new(body)?)
+    }
+
+    /// The same with fields that were encoded before, as the fields of many requests are.
+    ///
+    /// # Errors
+    /// As [`Context::encode_request`].
+    ///
+    /// # Complexity
+    /// O(new bytes + messages)
+    pub fn encode_with(
+        &self,
+        options: &Options<'_>,
+        fields: &Fields,
+    ) -> Result<Vec<Segment<'_>>, Error> {
+        let names_model = options.provider.facts().names_model;
+        let is_named = fields
+            .iter()
+            .any(|field| ["model", "anthropic_version"].contains(&field.key()));
+        let model = options.model.filter(|_| names_model && !is_named);
+        self.encode_fields(options, fields, model)
     }
 
     /// Returns the message part of a request's body, as one JSON object.
@@ -100,51 +90,35 @@ impl Context {
     /// # Complexity
     /// O(new bytes + messages)
     pub fn encode_messages(&self, options: &Options<'_>) -> Result<Vec<Segment<'_>>, Error> {
-        self.encode_fields(options, &Map::default(), None)
+        self.encode_fields(options, &Fields::default(), None)
     }
 
     fn encode_fields(
         &self,
         options: &Options<'_>,
-        body: &Map,
+        fields: &Fields,
         model: Option<&str>,
     ) -> Result<Vec<Segment<'_>>, Error> {
-        self.log.check_nothing_pending()?;
-        self.check_from(options)?;
+        self.check_sendable(options)?;
         let facts = options.provider.facts();
         let mut head = Json::default();
         head.raw("{");
-        let mut seen = HashSet::new();
         // Tools that run in a container are refused without it. Its expiry is not checked: the provider restores a container for
         // weeks after the time that the answer names.
         let known = options.known.field(options.provider);
         let mut container = facts.container.zip(self.log.ids.container());
-        for (key, value) in body.iter() {
-            let Some(key) = key.as_name().filter(|key| seen.insert(*key)) else {
-                continue;
-            };
+        for field in fields.iter() {
+            let key = field.key();
             let is_known = known.as_ref().is_some_and(|(known, _)| *known == key);
             if key == facts.list || Some(key) == facts.system() || is_known {
                 return Err(Error::ReservedField { key: key.into() });
             }
             let named = container.take_if(|(name, _)| *name == key);
-            let named = named.and_then(|(_, id)| with_id(value, id));
-            let value = named.as_ref().unwrap_or(value);
             head.value(key);
             head.raw(":");
-            let start = head.0.len();
-            match fragment(value).map(structs::ready) {
-                None => head.value(&AsJson(value)),
-                Some(Some(ready)) => drop(head.raw(ready.get())),
-                // The fragment could have fields of its own.
-                Some(None) => {
-                    let path = vec![Value::text(key), Value::text("text")];
-                    return Err(Error::invalid(path, "the text of one JSON value"));
-                }
-            }
-            if !numbers::find(head.0.get(start..).unwrap_or_default()).is_empty() {
-                let path = numbers::find_path(value, vec![Value::text(key)]);
-                return Err(Error::invalid(path, "a number that a float can hold"));
+            match named.and_then(|(_, id)| field.with_id(id)) {
+                Some(named) => head.value(&AsJson(&named)),
+                None => head.0.extend_from_slice(field.json()),
             }
             head.raw(",");
         }
@@ -167,14 +141,18 @@ impl Context {
     /// # Complexity
     /// O(n)
     pub fn request_report(&self, options: &Options<'_>) -> Result<Vec<Located>, Error> {
-        self.log.check_nothing_pending()?;
-        self.check_from(options)?;
+        self.check_sendable(options)?;
         Body::new(self, options).report()
     }
 
     /// Returns whether the system prompt is shown as the first message of an iteration.
     fn leads(&self, iteration: &Iteration) -> bool {
         iteration.number == self.first_number() && self.system().is_some()
+    }
+
+    fn check_sendable(&self, options: &Options<'_>) -> Result<(), Error> {
+        self.log.check_nothing_pending()?;
+        self.check_from(options)
     }
 
     fn check_from(&self, options: &Options<'_>) -> Result<(), Error> {

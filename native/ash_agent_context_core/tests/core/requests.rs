@@ -4,8 +4,8 @@ use crate::make::{self, conversation, defaults, reload, sent, sent_with, stamp, 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ash_agent_context_core::{
-    steps, time, ChangeKind, Context, Defaults, Error, Map, Options, Provider, Segment, SystemRole,
-    Thinking, Value,
+    steps, time, ChangeKind, Context, Defaults, Error, Fields, Map, Options, Provider, Segment,
+    SystemRole, Thinking, Value,
 };
 use proptest::prelude::*;
 
@@ -1007,4 +1007,33 @@ proptest! {
         let body = parse(&body);
         prop_assert_eq!(body["messages"][0]["content"].as_str(), Some(&*text));
     }
+}
+
+#[test]
+fn fields_that_were_encoded_before_are_sent_as_those_of_a_map() {
+    let context = start(r#""Hi""#);
+    let bodies = [
+        vec![],
+        vec![(Value::text("model"), Value::text("m"))],
+        vec![
+            (Value::text("tools"), fragment("[ 1 ]")),
+            (Value::text("container"), Value::Map(Map::default())),
+        ],
+    ];
+    for (provider, body) in Provider::ALL
+        .iter()
+        .flat_map(|of| bodies.iter().map(move |b| (of, b)))
+    {
+        let (options, body) = (Options::new(*provider), Map::new(body.clone()));
+        let fields = Fields::new(&body).unwrap();
+        let given = bytes(&context.encode_request(&options, &body).unwrap());
+        for _ in 0..2 {
+            assert_eq!(
+                bytes(&context.encode_with(&options, &fields).unwrap()),
+                given
+            );
+        }
+    }
+    let body = Map::new(vec![(Value::text("tools"), fragment("[1"))]);
+    assert!(matches!(Fields::new(&body), Err(Error::Invalid { .. })));
 }

@@ -37,7 +37,7 @@ defmodule AshAgent.LLM do
 
   ## The clients
 
-  **Streams.** `stream/4` passes the events of an answer to a function while it comes. The response is read only as fast as the function returns. If the function returns `:halt`, or its process ends, the connection closes, and with it the provider stops.
+  **Streams.** `stream/4` passes the events of an answer to a function while it comes. The response is read only as fast as the function returns; in a run, up to 16 pieces may wait for their consumer. If the function returns `:halt`, or its process ends, the connection closes, and with it the provider stops.
 
   **Timeouts.** `:connect_timeout`, `:first_byte_timeout` and `:idle_timeout` limit single waits, and `:timeout` limits everything together, including retries. The error's reason says which one was reached.
 
@@ -53,6 +53,7 @@ defmodule AshAgent.LLM do
   use AshAgent.Arguments
 
   alias AshAgent.{Context, Response}
+  alias AshAgent.LLM.Transport.HTTP1
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -258,6 +259,21 @@ defmodule AshAgent.LLM do
   end
 
   def provider(_function), do: nil
+
+  @doc false
+  # A function that asks a model of the package for one answer after the other, with what these share made ready once, or `nil` for other
+  # models, which may count on a process for each. It takes the context, the options of one request, and the function of `stream/4`.
+  def opener({module, own}, opts, mode) do
+    if function_exported?(module, :open_requests, 2) do
+      fn ->
+        HTTP1.hold_connection()
+        opened = module.open_requests(merge(own, opts), mode)
+        &(opened |> __MODULE__.Client.ask(&1, &2, &3) |> reply())
+      end
+    end
+  end
+
+  def opener(_function, _opts, _mode), do: nil
 
   @doc """
   Returns whether a model can stream, which is whether it is a module with `c:stream/3`.

@@ -480,11 +480,14 @@ defmodule AshAgent.Store do
   end
 
   @doc """
-  Finds iterations whose messages contain all words of a query, most recently written first, and returns `{:ok, %{results: results, next: cursor}}`.
+  Finds iterations whose messages contain all words of a query, most recently written first, and returns `{:ok, %{results: results, next: cursor, behind: count}}`.
 
   It reads what users and models said, the names, arguments and results of calls, and the first 100,000 characters of an iteration. Words
   are runs of letters and digits: `ann@example.org` is three. Case does not matter, order and punctuation do not either, and there are no
   operators. Pass `next` as the option `:after` to get the next page.
+
+  `AshAgent.Store.SQLite` writes its index behind the saves: a search first indexes up to 5,000 iterations that wait, and `behind` is the number of those that it
+  cannot find yet. It is 0 in `AshAgent.Store.Postgres`.
 
   A conversation's current masks apply: text that they hide is neither found nor shown. Reads the index and the iterations that have
   the words, in all partitions unless `:id` is given. A store of your own supports it with a function `search/3`.
@@ -503,7 +506,13 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec search(t(), String.t(), keyword()) ::
-          {:ok, %{results: [result()], next: tuple() | nil}} | {:error, Error.t()}
+          {:ok,
+           %{
+             required(:results) => [result()],
+             required(:next) => tuple() | nil,
+             optional(:behind) => non_neg_integer()
+           }}
+          | {:error, Error.t()}
   def search(store, query, opts \\ []) when is_binary(query),
     do: Named.call(store, :search, [query, Options.validate!(opts, :search)])
 

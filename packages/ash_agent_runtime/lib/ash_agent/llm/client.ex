@@ -5,6 +5,7 @@ defmodule AshAgent.LLM.Client do
   # the rest is here: options, secrets, and the call with its repetitions.
 
   alias AshAgent.{Context, Deadline, LLM, Options}
+  alias AshAgent.Context.PreparedRequest
   alias AshAgent.LLM.{ByteLog, Error, Reading, Transport}
   alias AshAgent.LLM.Transport.Request
 
@@ -56,6 +57,9 @@ defmodule AshAgent.LLM.Client do
 
       @impl AshAgent.LLM
       def prepare(opts), do: AshAgent.LLM.Client.prepare(__MODULE__, opts, unquote(schema))
+
+      @doc false
+      def open_requests(opts, mode), do: AshAgent.LLM.Client.open(__MODULE__, opts, mode)
 
       @impl AshAgent.LLM
       def chat(context, opts), do: AshAgent.LLM.Client.chat(__MODULE__, context, opts)
@@ -227,20 +231,63 @@ defmodule AshAgent.LLM.Client do
 
   @doc "Asks for a whole answer."
   def chat(client, context, opts),
-    do: ask(client, context, opts, :chat, fn _events, _response -> :ok end)
+    do: ask_once(client, context, opts, :chat, fn _events, _response -> :ok end)
 
   @doc "Asks for a stream, gives its events to `fun` as they come, and returns the response when it is complete."
   def stream(client, context, opts, fun),
-    do: ask(client, context, opts, :stream, LLM.by_feed(fun))
+    do: ask_once(client, context, opts, :stream, LLM.by_feed(fun))
 
-  defp ask(client, context, opts, mode, fun) do
+  defp ask_once(client, context, opts, mode, fun) do
+    {own, opts} = Keyword.split(opts, [:on_retry])
+    client |> open(opts, mode) |> ask(context, own, fun)
+  end
+
+  # What all requests of one run have: `call` as the client decides it, `output` for a typed answer, the options and fields as
+  # `prepared`, and the `request` without its body.
+  @enforce_keys [:client, :opts, :mode, :call, :output, :request]
+  defstruct @enforce_keys ++ [:prepared]
+
+  @doc "Makes ready what requests with these options share. The keys are read, and the headers asked for, with each request."
+  def open(client, opts, mode) do
     {tools, opts} = Keyword.pop(opts, :tools, [])
-    {on_retry, opts} = Keyword.pop(opts, :on_retry)
     {output, opts} = Keyword.pop(opts, :output, %{})
     opts = client.prepare(opts)
+    call = client.call(opts, tools, mode)
+    uri = uri(client, :base_url, opts[:base_url])
+    path = String.trim_trailing(uri.path || "", "/") <> call.path
+    uri = %{uri | path: path, query: query(uri.query, call[:query])}
 
-    with {:ok, request, secrets} <- request(client, context, opts, {tools, output}, mode),
-         do: send_request(request, secrets, [on_retry: on_retry] ++ opts, mode, fun)
+    request = %{request("POST", uri, opts) | ssl: opts[:ssl]}
+
+    opened = %__MODULE__{
+      client: client,
+      opts: opts,
+      mode: mode,
+      call: call,
+      output: output,
+      request: request
+    }
+
+    if opts[:cache_diagnostics],
+      do: opened,
+      else: %{opened | prepared: prepare_call(opened, call)}
+  end
+
+  # With the model's name, thinking that another model signed stays out of the request.
+  defp prepare_call(%{opts: opts, output: output}, call) do
+    own = name_fields(opts[:body])
+    body = call.body |> Map.merge(own, &merge_field/3) |> put_output(output)
+    options = opts[:request] |> Keyword.put_new(:model, opts[:model]) |> Keyword.put(:body, body)
+    PreparedRequest.new(opts[:provider], options)
+  end
+
+  @doc "Makes one of these requests. `own` may have a smaller `:timeout` and `:on_retry`."
+  def ask(%__MODULE__{opts: opts, mode: mode} = opened, context, own, fun) do
+    # :infinity is greater than any number.
+    own = [on_retry: own[:on_retry], timeout: min(opts[:timeout], own[:timeout] || :infinity)]
+
+    with {:ok, request, secrets} <- request(opened, context),
+         do: send_request(request, secrets, Keyword.merge(opts, own), mode, fun)
   end
 
   @doc "Sends a request by the transport of the options, again where that may help, and gives the events of the answer to `fun`."
@@ -255,35 +302,35 @@ defmodule AshAgent.LLM.Client do
     struct!(Request, [method: method, uri: uri, max_bytes: opts[:max_response_bytes]] ++ limits)
   end
 
-  defp request(client, context, opts, {tools, output}, mode) do
-    call = client.call(opts, tools, mode)
-
-    call =
-      if opts[:cache_diagnostics],
-        do: client.compare(call, Context.Audit.get_response_id(context)),
-        else: call
-
-    fields =
-      call.body |> Map.merge(name_fields(opts[:body]), &merge_field/3) |> put_output(output)
+  defp request(%{client: client, opts: opts} = opened, context) do
+    {call, prepared} = call_for(opened, context)
 
     with {:ok, credentials} <- credentials(client, opts),
-         {:ok, body} <- encode(context, opts, fields) do
-      uri = uri(client, :base_url, opts[:base_url])
-      path = String.trim_trailing(uri.path || "", "/") <> call.path
+         {:ok, prepared} <- prepared,
+         {:ok, body} <- PreparedRequest.encode(prepared, context) do
       given = Enum.map(opts[:headers], fn {name, value} -> {name, value.()} end)
-
-      uri = %{uri | path: path, query: query(uri.query, call[:query])}
-      plain = [{"content-type", "application/json"}, {"accept", accept(mode)}]
+      plain = [{"content-type", "application/json"}, {"accept", accept(opened.mode)}]
       plain = fn -> merge(plain, call[:headers] || []) end
-      request = %{request("POST", uri, opts) | headers: plain, body: body, ssl: opts[:ssl]}
+      request = %{opened.request | headers: plain, body: body}
 
       headers = fn ->
         plain.() |> merge(client.authorize(credentials, request, opts)) |> merge(given)
       end
 
       {:ok, %{request | headers: headers}, secrets(credentials, given)}
+    else
+      {:error, %Error{}} = error -> error
+      {:error, error} -> {:error, Error.from_request(error)}
     end
   end
+
+  # The comparison names the answer before.
+  defp call_for(%{prepared: nil} = opened, context) do
+    call = opened.client.compare(opened.call, Context.Audit.get_response_id(context))
+    {call, prepare_call(opened, call)}
+  end
+
+  defp call_for(opened, _context), do: {opened.call, opened.prepared}
 
   # A field of the application takes the place of the client's, but the comparison stays asked for.
   defp merge_field("prompt_cache_options", ours, given) when is_map(given),
@@ -378,14 +425,6 @@ defmodule AshAgent.LLM.Client do
       end
 
     Enum.filter(own ++ Request.secrets(headers), &is_binary/1)
-  end
-
-  # With the model's name, thinking that another model signed stays out of the request.
-  defp encode(context, opts, body) do
-    options = opts[:request] |> Keyword.put_new(:model, opts[:model]) |> Keyword.put(:body, body)
-
-    with {:error, error} <- Context.encode_request(context, opts[:provider], options),
-         do: {:error, Error.from_request(error)}
   end
 
   ## Attempts

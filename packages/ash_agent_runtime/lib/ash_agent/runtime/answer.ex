@@ -1,17 +1,16 @@
 defmodule AshAgent.Runtime.Answer do
   @moduledoc false
 
-  # One answer of a model, requested in its own process and collected as it comes.
+  # One answer of a model, requested in a process of the model's and collected as it comes.
   #
-  # The model's process waits after each piece until it was received: a slow watcher makes the provider wait. The pieces are
-  # kept on this side, so that they survive the other process.
+  # A slow watcher makes the provider wait, see `AshAgent.Runtime.Model`. The pieces are kept on this side, so that they survive
+  # the other process.
 
   alias AshAgent.{Deadline, LLM}
-  alias AshAgent.Runtime.{Events, ModelCall, Output, ToolExecutor, TypedAnswer}
-  alias AshAgent.Trace.Caller
+  alias AshAgent.Runtime.{Events, Model, ModelCall, TypedAnswer}
 
-  # `tag` is the address for pieces from the model's process. `response` is the stream so far, and `first` is the time until its
-  # first piece. `unkept` are the bytes since `:on_change` got the answer, and `since` is the time when the first of them came.
+  # `model` is the model's process, `nil` when that has ended, and `tag` is the address for what comes from it. `response`
+  # is the stream so far, and `first` is the time until its first piece. `unkept` are the bytes since `:on_change` got the answer, and `since` is the time when the first of them came.
   # `refused` is the error that it returned.
   #
   # `follow` is the state of a typed answer, see `AshAgent.Runtime.TypedAnswer`.
@@ -20,7 +19,7 @@ defmodule AshAgent.Runtime.Answer do
   #
   # `outcome` is set at the end: `{:returned, reply}`, `{:raised, kind, reason, stacktrace}`, `{:exit, reason}`, `:timeout`,
   # or `{:refused, reason}`.
-  defstruct ~w(run tag task started deadline response first since refused outcome heard follow)a ++
+  defstruct ~w(run tag model started deadline response first since refused outcome heard follow)a ++
               [unkept: 0, tries: []]
 
   @doc """
@@ -30,73 +29,50 @@ defmodule AshAgent.Runtime.Answer do
   `:on_change_interval` milliseconds old.
   """
   def ask(run, timeout) do
-    answer = %__MODULE__{run: run, follow: TypedAnswer.follow(run), tag: :erlang.alias()}
+    answer = %__MODULE__{
+      run: run,
+      model: run.model_process,
+      follow: TypedAnswer.follow(run),
+      tag: :erlang.alias(),
+      started: System.monotonic_time(),
+      heard: Deadline.now(),
+      deadline: Deadline.new(timeout)
+    }
 
-    await(%{
-      answer
-      | task: Caller.task(run.supervisor, work(run, timeout, self(), answer.tag)),
-        started: System.monotonic_time(),
-        heard: Deadline.now(),
-        deadline: Deadline.new(timeout)
-    })
+    answer |> request(timeout) |> await()
   end
 
-  ## In the model's process, which gets no more of the run than it needs
+  defp request(%{run: run, model: model} = answer, timeout),
+    do: %{answer | model: Model.ask(model, run, timeout, answer.tag)}
 
-  defp work(%{llm: llm} = run, timeout, pid, tag) do
-    context = Output.instruct(run.output, run.context)
-    opts = model_opts(llm, Output.fields(run.output), tag)
-    opts = [tools: run.offered_tools, timeout: timeout] ++ opts
-    chat = fn -> LLM.chat(llm, context, opts) end
-    ask = if run.stream?, do: fn -> stream(llm, context, opts, pid, tag) end, else: chat
-    fn -> ToolExecutor.call_guarded(ask) end
-  end
-
-  defp stream(llm, context, opts, run, tag) do
-    monitor = Process.monitor(run)
-
-    LLM.stream(llm, context, opts, fn events, response ->
-      send(tag, {tag, self(), events, response})
-
-      receive do
-        {^tag, :more} -> :ok
-        # Its supervisor may outlive it.
-        {:DOWN, ^monitor, :process, _pid, _reason} -> exit(:shutdown)
-      end
-    end)
-  end
-
-  # A function takes none of these options.
-  defp model_opts(llm, _fields, _tag) when is_function(llm), do: []
-
-  defp model_opts(_llm, fields, tag) do
-    on_retry = fn failed -> send(tag, {tag, :retry, failed}) end
-    [on_retry: on_retry] ++ if(fields, do: [output: fields], else: [])
-  end
-
-  ## In the run's
-
-  defp await(%{task: %{ref: ref}, tag: tag} = answer) do
+  defp await(%{model: %{task: %{ref: ref}}, tag: tag} = answer) do
     receive do
-      {^tag, model, events, response} ->
+      {^tag, :piece, events, response} ->
         answer = add_piece(answer, events, response)
 
         if over?(answer) do
           stop(answer)
         else
-          send(model, {tag, :more})
+          Model.receive_piece(answer.model, tag)
           await(answer)
         end
 
       {^tag, :retry, failed} ->
         answer |> add_try(failed) |> await()
 
+      {^tag, :done, reply} ->
+        finish(%{answer | model: Model.keep(answer.model, reply)}, reply)
+
       {^ref, reply} ->
         Process.demonitor(ref, [:flush])
-        finish(answer, reply)
+        finish(%{answer | model: nil}, reply)
+
+      # It had not seen the request.
+      {:DOWN, ^ref, :process, _pid, {:shutdown, :idle}} ->
+        %{answer | model: nil} |> request(Deadline.left(answer.deadline)) |> await()
 
       {:DOWN, ^ref, :process, _pid, reason} ->
-        finish(answer, {:exit, reason})
+        finish(%{answer | model: nil}, {:exit, reason})
     after
       timeout(answer) ->
         answer = answer |> keep_if_due() |> follow([]) |> tell_waiting()
@@ -137,15 +113,15 @@ defmodule AshAgent.Runtime.Answer do
     %{answer | tries: tries, heard: Deadline.now() + failed.wait}
   end
 
-  defp stop(%{task: task} = answer) do
+  defp stop(%{model: model, tag: tag} = answer) do
     outcome =
-      case Task.shutdown(task, :brutal_kill) do
+      case Model.stop(model) do
         {:ok, reply} -> reply
         {:exit, reason} -> {:exit, reason}
-        nil -> :timeout
+        nil -> receive(do: ({^tag, :done, reply} -> reply), after: (0 -> :timeout))
       end
 
-    finish(answer, outcome)
+    finish(%{answer | model: nil}, outcome)
   end
 
   # A piece that is on its way came, too.
@@ -154,7 +130,7 @@ defmodule AshAgent.Runtime.Answer do
 
     receive do
       {^tag, :retry, failed} -> answer |> add_try(failed) |> finish(outcome)
-      {^tag, _model, events, response} -> answer |> add_piece(events, response) |> finish(outcome)
+      {^tag, :piece, events, response} -> answer |> add_piece(events, response) |> finish(outcome)
     after
       0 ->
         outcome = if answer.refused, do: {:refused, answer.refused}, else: outcome

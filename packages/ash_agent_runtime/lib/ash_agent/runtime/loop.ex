@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.Loop do
   # The steps of a run: ask the model, execute its calls, and repeat until there is a reason to stop.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Authority, Bounds, Events, Journal, ModelCall, Output, Run}
+  alias AshAgent.Runtime.{Authority, Bounds, Events, Journal, Model, ModelCall, Output, Run}
   alias AshAgent.Runtime.{ToolCalls, TypedAnswer, Underway}
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
@@ -19,6 +19,7 @@ defmodule AshAgent.Runtime.Loop do
            {:ok, run} <- finish_turn(run),
            do: iterate(run)
 
+    Model.finish(run.model_process)
     Run.reply(run, reason)
   end
 

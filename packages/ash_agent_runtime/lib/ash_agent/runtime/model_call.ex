@@ -42,7 +42,7 @@ defmodule AshAgent.Runtime.ModelCall do
     end
 
     answer = request(run)
-    run = add_tries(run, answer)
+    run = add_tries(%{run | model_process: answer.model}, answer)
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
          {:ok, context} <- add_response(run, response, answer.first),
@@ -129,7 +129,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp request(run) do
     case Deadline.left(run.deadline) do
-      0 -> %Answer{outcome: :timeout}
+      0 -> %Answer{outcome: :timeout, model: run.model_process}
       left -> Answer.ask(run, min(left, run.llm_timeout))
     end
   end
@@ -205,7 +205,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
     metadata = %{usage: usage || %{}, finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
-    if Events.heard?(run.events), do: tell_cache(run, context)
+    if Events.heard?(run.events) and usage != nil, do: tell_cache(run, context)
     # Not before: who ends the run counts an answer that is not in the context.
     Spent.add(run.underway, usage, cost)
     run = Run.put_context(run, context)
@@ -257,6 +257,9 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp write(run, {:stop, reason}, note), do: Run.flush_end(run, reason, note)
   defp write(run, _ending, note), do: Run.flush(run, nil, note)
+
+  # Nobody reads it without a store.
+  defp note(%{journal: nil}, _usage), do: %{}
 
   defp note(run, usage) do
     %{

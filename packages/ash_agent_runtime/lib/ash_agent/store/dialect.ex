@@ -101,6 +101,19 @@ defmodule AshAgent.Store.Dialect do
     """
   end
 
+  # SQLite's triggers note which rows wait for the index.
+  def index_texts(:sqlite, _key, _rows), do: []
+
+  def index_texts(:postgres, key, rows) do
+    [
+      """
+      insert into {texts} (conversation_id, branch, number, at, words)
+      select #{key}, #{now(:postgres)}, #{words(:postgres, "(r.value -> 'document')")} #{rows}
+      on conflict (conversation_id, branch, number) do update set at = excluded.at, words = excluded.words
+      """
+    ]
+  end
+
   def match_words(:postgres),
     do: {"{texts} as t", "t.words @@ cast(lower(#{field("query")}) as tsquery)"}
 

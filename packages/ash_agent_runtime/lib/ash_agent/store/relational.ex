@@ -257,6 +257,13 @@ defmodule AshAgent.Store.Relational do
     read(store, {:search, names}, &SQL.search(&1, names), fields)
   end
 
+  @doc "The number of iterations that a search does not find yet."
+  def count_unindexed(store) do
+    answer(read(store, :unindexed, &SQL.count_unindexed/1, []), fn [[count]] ->
+      {:ok, Conversation.number(count)}
+    end)
+  end
+
   @doc "The ids of the forks and children of the conversations of these ids that were created before a time."
   def children(store, ids, until) do
     with {:ok, rows} <- read(store, :children, &SQL.children/1, ids: ids, until: time(until)),

@@ -7,7 +7,7 @@ defmodule AshAgent.Store.Schema do
   alias AshAgent.Store.Dialect
 
   def latest(:postgres), do: 3
-  def latest(:sqlite), do: 2
+  def latest(:sqlite), do: 3
 
   def up(dialect, version, partitions \\ 0) do
     dialect
@@ -183,6 +183,61 @@ defmodule AshAgent.Store.Schema do
       where document -> ':spent' ->> ':iteration' is not null
       """
     ]
+  end
+
+  # The index has no copy of the words, and nobody else has: what it has of a row is found again in the row's document. An iteration
+  # that is written waits until somebody indexes it; one that is written again is not in the index meanwhile.
+  defp statements(:sqlite, 3) do
+    delete = """
+    insert into {words} ({words}, rowid, words) select 'delete', t.id, #{Dialect.words(:sqlite, "old.document")}
+    from {texts} as t where #{same_row("t", "old")};
+    """
+
+    insert = """
+    insert into {words} (rowid, words) select t.id, #{Dialect.words(:sqlite, "i.document")}
+    from {texts} as t join {iterations} as i on #{same_row("i", "t")} where t.id = new.id;
+    """
+
+    wait = """
+    insert into {unindexed} (conversation_id, branch, number, at)
+    values (new.conversation_id, new.branch, new.number, #{Dialect.now(:sqlite)})
+    on conflict (conversation_id, branch, number) do update set at = excluded.at;
+    """
+
+    gone = "delete from {texts} where #{same_row("{texts}", "old")};"
+    settled = "delete from {unindexed} where #{same_row("{unindexed}", "old")};"
+    dropped = for event <- ~w(insert delete update), do: "drop trigger ash_agent_texts_#{event}"
+
+    dropped ++
+      [
+        "drop table {words}",
+        "alter table {texts} drop column words",
+        """
+        create table {unindexed} (
+          conversation_id text not null,
+          branch bigint not null,
+          number bigint not null,
+          at time_of_day not null,
+          primary key (conversation_id, branch, number)
+        ) clustered
+        """,
+        "insert into {unindexed} select conversation_id, branch, number, at from {texts}",
+        "delete from {texts}",
+        "create virtual table {words} using fts5 (words, content='', tokenize='unicode61 remove_diacritics 0')",
+        "insert into {words} ({words}, rank) values ('secure-delete', 1)",
+        "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
+        "create trigger ash_agent_iterations_insert after insert on {iterations} begin #{wait} end",
+        "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{delete} #{settled} end",
+        """
+        create trigger ash_agent_iterations_update after update of document on {iterations} begin
+          #{delete} #{gone} #{wait}
+        end
+        """
+      ]
+  end
+
+  defp same_row(one, other) do
+    Enum.map_join(~w(conversation_id branch number), " and ", &"#{one}.#{&1} = #{other}.#{&1}")
   end
 
   # SQLite looks at metadata row by row.

@@ -18,10 +18,20 @@ defmodule AshAgent.Store.Search do
 
   def search(store, query, opts) do
     case Words.of_query(query) do
-      [] -> {:ok, %{results: [], next: nil}}
+      [] -> {:ok, page([], nil)}
       words -> search(store, {Words.in_index(words), patterns(words)}, opts, opts[:limit], [])
     end
+    |> put_behind(store)
   end
+
+  defp put_behind({:ok, page}, store),
+    do:
+      with(
+        {:ok, behind} <- Relational.count_unindexed(store),
+        do: {:ok, Map.put(page, :behind, behind)}
+      )
+
+  defp put_behind(error, _store), do: error
 
   # Rows whose words are hidden are not results, so there may be more rows than results to read.
   defp search(store, {words, patterns} = query, opts, left, found) do
@@ -91,11 +101,14 @@ defmodule AshAgent.Store.Search do
   end
 
   defp texts(message) do
-    calls =
-      for call <- message[:tool_calls] || [], do: [to_string(call.name), strings(call.arguments)]
+    calls = for call <- message[:tool_calls] || [], do: [name(call.name), strings(call.arguments)]
 
     parts(message.content) ++ List.flatten(calls)
   end
+
+  # An atom that this VM does not have.
+  defp name(%{name: text}), do: text
+  defp name(name), do: to_string(name)
 
   defp parts(text) when is_binary(text), do: [text]
 

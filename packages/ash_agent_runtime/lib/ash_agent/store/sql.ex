@@ -100,18 +100,13 @@ defmodule AshAgent.Store.SQL do
     rows = "from guard, input, #{each(d, "iterations")} where true"
     key = "guard.id, #{number_of("branch")}, #{number_of("number")}"
 
-    [
-      """
-      insert into {iterations} (conversation_id, branch, number, document)
-      select #{key}, r.value -> 'document' #{rows}
-      on conflict (conversation_id, branch, number) do update set document = excluded.document
-      """,
-      """
-      insert into {texts} (conversation_id, branch, number, at, words)
-      select #{key}, #{now(d)}, #{words(d, "(r.value -> 'document')")} #{rows}
-      on conflict (conversation_id, branch, number) do update set at = excluded.at, words = excluded.words
-      """
-    ]
+    write = """
+    insert into {iterations} (conversation_id, branch, number, document)
+    select #{key}, r.value -> 'document' #{rows}
+    on conflict (conversation_id, branch, number) do update set document = excluded.document
+    """
+
+    [write | index_texts(d, key, rows)]
   end
 
   defp effect(d, :blobs) do
@@ -338,7 +333,7 @@ defmodule AshAgent.Store.SQL do
 
     # Its rows are copied, since they may belong into other partitions. The old ones go with the old conversation.
     copied =
-      for {table, columns} <- @columns do
+      for {table, columns} <- @columns, table != :texts or d == :postgres do
         """
         insert into {#{table}} (conversation_id, #{columns}) select guard.id, o.#{String.replace(columns, ", ", ", o.")}
         from guard, {#{table}} as o where o.conversation_id = #{@old_key}
@@ -442,6 +437,22 @@ defmodule AshAgent.Store.SQL do
     where #{match}#{conditions}
     order by t.at desc, t.conversation_id desc, t.branch desc, t.number desc limit (select #{number("limit")} from input)
     """
+  end
+
+  @doc "The number of iterations that the index does not have yet."
+  def count_unindexed(:postgres), do: "select 0"
+  # Along the key, as all rows are found.
+  def count_unindexed(:sqlite), do: "select count(*) from {unindexed} where conversation_id >= ''"
+
+  @doc "Statements for one transaction that index some of them."
+  def index_some(most) do
+    same =
+      Enum.map_join(~w(conversation_id branch number), " and ", &"t.#{&1} = {unindexed}.#{&1}")
+
+    [
+      "insert into {texts} (conversation_id, branch, number, at) select * from {unindexed} limit #{most} returning 1",
+      "delete from {unindexed} where exists (select 1 from {texts} as t where #{same})"
+    ]
   end
 
   @doc "The media of a conversation."

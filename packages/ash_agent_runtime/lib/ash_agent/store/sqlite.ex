@@ -23,10 +23,15 @@ defmodule AshAgent.Store.SQLite do
   alias AshAgent.Store.{Blobs, Error, Schema, SQL}
   alias AshAgent.Store.SQLite.Native
 
+  # `index` says whether somebody writes the index of the search, and is `nil` where nobody does.
   @enforce_keys [:ref]
-  defstruct [:ref, :blobs]
+  defstruct [:ref, :blobs, :index]
 
-  @type t :: %__MODULE__{ref: reference(), blobs: {module(), term()} | nil}
+  @type t :: %__MODULE__{
+          ref: reference(),
+          blobs: {module(), term()} | nil,
+          index: reference() | nil
+        }
 
   @page 4096
 
@@ -36,6 +41,9 @@ defmodule AshAgent.Store.SQLite do
                "and not only the VM, crashes. Neither damages the file."},
             {:busy_timeout, :pos_integer, [default: 5_000],
              "milliseconds to wait while another program writes."},
+            {:search, :boolean, [default: true],
+             "whether what is written is indexed for `AshAgent.Store.search/3`. What was written without is indexed when the file is " <>
+               "opened with it."},
             {:max_bytes, :pos_integer,
              "how large the file may become; beyond it, the disk counts as full. Defaults to no limit."}
           ]) ++ Blobs.option()
@@ -71,7 +79,12 @@ defmodule AshAgent.Store.SQLite do
     settings = Map.merge(settings, %{busy_timeout: opts[:busy_timeout], max_pages: most})
 
     with {:ok, ref} <- native_open(path, settings),
-         do: migrate(%__MODULE__{ref: ref, blobs: opts[:blobs]})
+         {:ok, store} <- migrate(%__MODULE__{ref: ref, blobs: opts[:blobs]}) do
+      store = if opts[:search], do: %{store | index: :atomics.new(1, [])}, else: store
+      # A VM that was killed may have left some.
+      index_later(store)
+      {:ok, store}
+    end
   end
 
   # Without a name each connection has a file of its own.
@@ -152,8 +165,52 @@ defmodule AshAgent.Store.SQLite do
         {operation |> SQL.many() |> Enum.map(&SQL.name_tables(&1, "")), operation.answer}
       end)
 
-    with {:ok, [guard | effects]} <- execute(store, :write, statements, params),
-         do: {:ok, join_rows(guard, effects, answer)}
+    with {:ok, [guard | effects]} <- execute(store, :write, statements, params) do
+      if key_writes?(key), do: index_later(store)
+      {:ok, join_rows(guard, effects, answer)}
+    end
+  end
+
+  defp key_writes?({name, sections}), do: name in [:create, :append] and :iterations in sections
+  defp key_writes?(key), do: key == :rename
+
+  ## The index of the search, which is written behind the saves
+
+  # Iterations of one transaction, and of all that a search waits for.
+  @batch 100
+  @batches 50
+
+  # Milliseconds in which more may come.
+  @behind 200
+
+  defp index_later(%{index: nil}), do: :ok
+
+  defp index_later(%{index: index} = store) do
+    if :atomics.compare_exchange(index, 1, 0, 1) == :ok do
+      spawn(fn ->
+        Process.sleep(@behind)
+        # What comes from now on has another process.
+        :atomics.put(index, 1, 0)
+        index_some(store, :infinity)
+      end)
+    end
+
+    :ok
+  end
+
+  # One that fails is tried again after the next save, and before the next search.
+  defp index_some(_store, 0), do: :ok
+
+  defp index_some(store, left) do
+    statements =
+      cache(:index, fn -> Enum.map(SQL.index_some(@batch), &SQL.name_tables(&1, "")) end)
+
+    waiting =
+      cache(:waits, fn -> [SQL.name_tables("select exists (select 1 from {unindexed})", "")] end)
+
+    with {:ok, [[[1]]]} <- execute(store, :read, waiting, []),
+         {:ok, _rows} <- execute(store, :write, statements, []),
+         do: index_some(store, if(left == :infinity, do: left, else: left - 1))
   end
 
   defp join_rows(guard, _effects, nil), do: guard
@@ -167,6 +224,7 @@ defmodule AshAgent.Store.SQLite do
   @doc false
   @impl AshAgent.Store.Relational
   def read(store, key, query, params) do
+    if match?({:search, _filters}, key) and store.index, do: index_some(store, @batches)
     statements = cache(key, fn -> [SQL.name_tables(query.(), "")] end)
     with {:ok, [rows]} <- execute(store, :read, statements, params), do: {:ok, rows}
   end

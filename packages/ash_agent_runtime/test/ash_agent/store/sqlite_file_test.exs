@@ -6,7 +6,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   alias AshAgent.{Context, Store}
   alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
-  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWork, StoreWriter}
+  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWork, StoreWriter, Wait}
 
   @moduletag :tmp_dir
 
@@ -288,7 +288,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   test "tables of a newer release are refused", %{path: path} do
     store = open!(path)
     script(store, "pragma user_version = 7")
-    assert {:error, %Error{reason: {:schema, 7, 2}} = error} = SQLite.open(path)
+    assert {:error, %Error{reason: {:schema, 7, 3}} = error} = SQLite.open(path)
     assert Exception.message(error) =~ "newer release"
   end
 
@@ -302,6 +302,102 @@ defmodule AshAgent.Store.SQLiteFileTest do
     # Nor in the index of the search.
     refute File.read!(path) =~ "xylograph"
     refute File.exists?(path <> "-wal") and File.read!(path <> "-wal") =~ "secret word"
+  end
+
+  describe "the index of the search" do
+    # Each word of the index with its row and its place, and the same of an index that is made anew of the rows.
+    defp index(store) do
+      for name <- ~w(kept again) do
+        table = if name == "kept", do: "main', 'ash_agent_words", else: "temp', 'again"
+
+        script(
+          store,
+          "create virtual table temp.#{name}_words using fts5vocab('#{table}', 'instance')"
+        )
+      end
+    end
+
+    defp unindexed(store) do
+      {:ok, count} = AshAgent.Store.Relational.count_unindexed(store)
+      count
+    end
+
+    defp differences(store) do
+      # A search waits for the index.
+      {:ok, %{behind: 0}} = Store.search(store, "x")
+      words = AshAgent.Store.Dialect.words(:sqlite, "i.document")
+
+      place =
+        "i.conversation_id = t.conversation_id and i.branch = t.branch and i.number = t.number"
+
+      script(store, """
+      create virtual table temp.again using fts5 (words, content='', tokenize='unicode61 remove_diacritics 0');
+      insert into temp.again (rowid, words) select t.id, #{words}
+      from ash_agent_texts as t join ash_agent_iterations as i on #{place}
+      """)
+
+      index(store)
+
+      for {one, other} <- [{"kept", "again"}, {"again", "kept"}] do
+        reference = make_ref()
+        found = "select term, doc from #{one}_words except select term, doc from #{other}_words"
+        :ok = Native.run(store.ref, {:write, reference}, [found], [])
+        {:ok, [rows]} = await(reference)
+        rows
+      end
+    end
+
+    test "has the words of all rows and no others, whatever is done", %{path: path} do
+      store = open!(path)
+      StoreWork.do_turns(store)
+      StoreWork.do_others(store)
+      # More than are overwritten one by one.
+      long = Enum.reduce(1..260, Context.new("long", id: "long"), &say(&2, "turn #{&1}"))
+      {:ok, kept} = Store.create(store, long)
+      {:ok, kept} = Store.append(store, kept, Context.rewind(long, to: 5))
+      {:ok, _} = Store.append(store, kept, say(kept.value, "again"))
+      :ok = Store.rename(store, "long", "longer")
+
+      {:ok, gone} =
+        Store.create(store, Enum.reduce(1..3, Context.new("x"), &say(&2, "gone #{&1}")))
+
+      :ok = Store.delete(store, gone.id)
+      assert differences(store) == [[], []]
+    end
+
+    test "of an older file is made anew", %{path: path} do
+      File.cp!("test/corpus/version_2.db", path)
+      assert differences(open!(path)) == [[], []]
+    end
+
+    test "is written behind the saves, also after a crash, and a search says how far it is", %{
+      path: path
+    } do
+      # Nobody writes the index here, as where the VM was killed before.
+      without = open!(path, search: false)
+      {:ok, kept} = Store.create(without, say(Context.new("Xylograph", id: "c"), "two"))
+      assert {:ok, %{results: [], behind: 1}} = Store.search(without, "xylograph")
+      {:ok, _} = Store.append(without, kept, say(kept.value, "three"))
+      assert unindexed(without) == 2
+
+      store = open!(path)
+      assert Wait.until(fn -> unindexed(without) == 0 end)
+      assert {:ok, %{results: [%{id: "c"}], behind: 0}} = Store.search(without, "xylograph")
+
+      {:ok, _} = Store.create(store, Context.new("Marimba", id: "d"))
+      assert unindexed(store) == 1
+      assert Wait.until(fn -> unindexed(store) == 0 end)
+      {:ok, _} = Store.create(store, Context.new("Celesta", id: "e"))
+      assert {:ok, %{results: [%{id: "e"}], behind: 0}} = Store.search(store, "celesta")
+      assert differences(store) == [[], []]
+    end
+
+    test "has no copy of the texts", %{path: path} do
+      store = open!(path)
+      {:ok, _} = Store.create(store, say(Context.new("x"), "Xylograph and xylophone"))
+      checkpoint(store)
+      assert length(String.split(File.read!(path), "Xylograph and")) == 2
+    end
   end
 
   @tag timeout: 120_000

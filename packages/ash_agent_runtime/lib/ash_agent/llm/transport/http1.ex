@@ -28,6 +28,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
 
   @behaviour AshAgent.LLM.Transport
 
+  alias AshAgent.Deadline
   alias AshAgent.LLM.Transport.{Clock, Request}
   alias AshAgent.LLM.Transport.HTTP1.{Parser, Pool, Socket}
 
@@ -39,7 +40,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
     keep = if opts[:keep_alive], do: {Pool.key(request), opts[:keep_alive]}
     clock = Clock.new(request)
 
-    case keep && Pool.take(elem(keep, 0)) do
+    case keep && take(elem(keep, 0)) do
       {:ok, socket} ->
         # A connection that was cut while it rested has not brought the request to anybody.
         with :stale <- exchange(socket, request, acc, fun, clock, keep, :reused),
@@ -48,6 +49,50 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
       _ ->
         over_new_connection(request, acc, fun, clock, keep)
     end
+  end
+
+  ## Connections between requests: in the pool, or with a process that asks again soon
+
+  @doc false
+  # Handing a connection to the pool and back costs a third of a short request.
+  def hold_connection, do: Process.put(__MODULE__, nil)
+
+  @doc false
+  # Gives the connection that this process holds to the pool.
+  def release_connection do
+    with {key, socket, until} <- Process.delete(__MODULE__) do
+      case Deadline.left(until) do
+        0 -> Socket.close(socket)
+        left -> Pool.put(key, socket, left)
+      end
+    end
+  end
+
+  defp take(key) do
+    with {held, socket, until} <- Process.get(__MODULE__) do
+      Process.put(__MODULE__, nil)
+
+      cond do
+        Deadline.left(until) == 0 or not Socket.quiet?(socket) ->
+          Socket.close(socket)
+          Pool.take(key)
+
+        held == key ->
+          {:ok, socket}
+
+        true ->
+          Pool.put(held, socket, Deadline.left(until))
+          Pool.take(key)
+      end
+    else
+      nil -> Pool.take(key)
+    end
+  end
+
+  defp put({key, milliseconds}, socket) do
+    if Process.get(__MODULE__, :pool) == nil,
+      do: Process.put(__MODULE__, {key, socket, Deadline.new(milliseconds)}),
+      else: Pool.put(key, socket, milliseconds)
   end
 
   defp over_new_connection(request, acc, fun, clock, keep) do
@@ -67,8 +112,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
     case read(reader, Parser.new(request.max_bytes), acc, clock) do
       {:done, parser, acc} ->
         if keep && sent == :ok && Parser.keep?(parser) do
-          {key, milliseconds} = keep
-          Pool.put(key, socket, milliseconds)
+          put(keep, socket)
         else
           if sent == :ok, do: Socket.close(socket), else: Socket.abort(socket)
         end

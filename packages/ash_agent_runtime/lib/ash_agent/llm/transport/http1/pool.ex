@@ -21,8 +21,10 @@ defmodule AshAgent.LLM.Transport.HTTP1.Pool do
     do: GenServer.start_link(__MODULE__, nil, Keyword.put_new(opts, :name, __MODULE__))
 
   @doc "Returns the properties that a connection must share with a request. Options of TLS decide whom one trusts; they may hold keys."
-  def key(%{uri: uri, ssl: ssl}),
-    do: {uri.scheme, uri.host, uri.port, :crypto.hash(:sha256, :erlang.term_to_binary(ssl))}
+  def key(%{uri: uri, ssl: ssl}), do: {uri.scheme, uri.host, uri.port, digest(ssl)}
+
+  defp digest([]), do: nil
+  defp digest(ssl), do: :crypto.hash(:sha256, :erlang.term_to_binary(ssl))
 
   @doc "Takes the connection that was used last."
   def take(key, pool \\ __MODULE__) do

@@ -82,6 +82,9 @@ defmodule AshAgent.LLM.Transport.HTTP1.Socket do
          do: {:error, to_error(reason, clock)}
   end
 
+  @doc "Returns whether a passive socket is open and nobody has sent anything."
+  def quiet?({transport, socket}), do: transport.recv(socket, 0, 0) == {:error, :timeout}
+
   @doc "Sets options of the socket."
   def setopts({:gen_tcp, socket}, options), do: :inet.setopts(socket, options)
   def setopts({:ssl, socket}, options), do: :ssl.setopts(socket, options)

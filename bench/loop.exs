@@ -1,0 +1,223 @@
+# What the loop costs beside the bare loop that somebody would write: CPU time of this VM, with the model in another process
+# of the system (bench/peers).
+#
+#     cd packages/ash_agent_runtime && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" \
+#       MIX_ENV=prod mix run ../../bench/loop.exs
+#
+# The bare loop uses our transport and a JSON library, keeps maps, and does everything in one process. Both send the same
+# messages and the same tools. Schedulers that wait actively would count as work, so they do not.
+
+Code.require_file("support/harness.exs", __DIR__)
+Code.require_file("support/json_libraries.exs", __DIR__)
+Code.require_file("support/loopback.exs", __DIR__)
+
+defmodule AshAgent.Bench.Loop do
+  @moduledoc false
+
+  alias AshAgent.Bench.{Harness, JSONLibraries, Loopback}
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.LLM.Transport.{HTTP1, Request}
+
+  @repeats if Harness.quick?(), do: 3, else: 9
+  # Turns of one measurement: CPU time comes in milliseconds.
+  @turns if Harness.quick?(), do: 200, else: 2_000
+
+  def main do
+    url = Loopback.start()
+    json = hd(Enum.filter(JSONLibraries.all(), &(&1.module == Jason)) ++ JSONLibraries.all())
+    IO.puts("#{Harness.environment()}; the bare loop uses #{json.name}\n")
+    IO.puts("| CPU | bare loop, us | ours, us | ratio | spread |\n|---|--:|--:|--:|--:|")
+
+    for turns <- [10, 50, 200], do: row("a turn of #{turns}", url, json, turns, 1)
+    for tools <- [51, 101], do: row("a turn of 50, #{tools} tools", url, json, 50, tools)
+
+    pieces = if Harness.quick?(), do: 500, else: 2_000
+
+    stream = fn name, pieces, times ->
+      compare(
+        name,
+        pieces * times,
+        fn ->
+          for _ <- 1..times, do: bare_stream(url, json, "#{name_of(name)}-#{pieces}")
+        end,
+        fn -> for _ <- 1..times, do: our_stream(url, "#{name_of(name)}-#{pieces}") end
+      )
+    end
+
+    stream.("pieces: a piece of a fast stream", 20_000, 4)
+    stream.("paced: a piece a millisecond", pieces, 1)
+  end
+
+  defp name_of(name), do: name |> String.split(":") |> hd()
+
+  defp row(name, url, json, turns, tools) do
+    times = max(1, div(@turns, turns))
+    tools = tools(tools)
+    offered = offered(tools)
+
+    compare(
+      name,
+      times * turns,
+      fn -> for _ <- 1..times, do: bare(url, json, turns, offered) end,
+      fn -> for _ <- 1..times, do: ours(url, turns, tools) end
+    )
+  end
+
+  defp compare(name, count, bare, ours) do
+    bare.()
+    ours.()
+
+    times =
+      for _ <- 1..@repeats do
+        {cpu(bare) / count, cpu(ours) / count}
+      end
+
+    {bare, ours} = Enum.unzip(times)
+    median = Harness.median(for {bare, ours} <- times, do: ours / bare)
+    spread = "#{round((Enum.max(ours) - Enum.min(ours)) / Harness.median(ours) * 100)} %"
+    figures = [Harness.median(bare), Harness.median(ours), median]
+    shown = Enum.map_join(figures, " | ", &:erlang.float_to_binary(&1, decimals: 2))
+    IO.puts("| #{name} | #{shown} | #{spread} |")
+  end
+
+  # Microseconds of all threads of this VM.
+  defp cpu(fun) do
+    :erlang.garbage_collect()
+    {before, _} = :erlang.statistics(:runtime)
+    task = Task.async(fun)
+    Task.await(task, :infinity)
+    {later, _} = :erlang.statistics(:runtime)
+    (later - before) * 1000
+  end
+
+  ## The same tools for both
+
+  defp tools(count) do
+    search = %{
+      name: "search",
+      description: "Searches",
+      function: fn %{"query" => query} -> {:ok, "found " <> query} end,
+      parameters: %{
+        "type" => "object",
+        "properties" => %{"query" => %{"type" => "string"}},
+        "required" => ["query"]
+      }
+    }
+
+    others = for n <- 2..count//1, do: mcp_tool(n)
+    [search | others]
+  end
+
+  # As those of MCP servers are: a sentence for each, and five parameters.
+  defp mcp_tool(n) do
+    words =
+      "Does what tool #{n} does, with the file, the issue or the page that its arguments name. "
+
+    properties =
+      for p <- 1..5,
+          into: %{},
+          do: {"parameter_#{p}", %{"type" => "string", "description" => words}}
+
+    %{
+      name: "tool_#{n}",
+      description: words <> words,
+      function: fn _ -> {:ok, "done"} end,
+      parameters: %{"type" => "object", "properties" => properties, "required" => ["parameter_1"]}
+    }
+  end
+
+  defp offered(tools) do
+    for tool <- tools do
+      function = Map.take(tool, [:name, :description, :parameters])
+      %{"type" => "function", "function" => Map.new(function, fn {k, v} -> {to_string(k), v} end)}
+    end
+  end
+
+  ## The bare loop
+
+  defp bare(url, json, turns, tools) do
+    body = %{"model" => "turns-#{turns - 1}", "tools" => tools}
+    iterate(url, json, body, [%{"role" => "user", "content" => "Look around."}])
+  end
+
+  defp iterate(url, json, body, messages) do
+    sent = json.encode.(Map.put(body, "messages", Enum.reverse(messages)))
+
+    take = fn
+      {:data, data}, acc -> {:cont, [acc | data]}
+      _head, acc -> {:cont, acc}
+    end
+
+    {:ok, answer} = HTTP1.stream(request(url, sent), [], take, keep_alive: 30_000)
+    %{"choices" => [%{"message" => message}]} = json.decode.(IO.iodata_to_binary(answer))
+
+    case message do
+      %{"tool_calls" => [%{"id" => id, "function" => %{"arguments" => arguments}}]} ->
+        %{"query" => query} = json.decode.(arguments)
+        result = %{"role" => "tool", "tool_call_id" => id, "content" => "found " <> query}
+        iterate(url, json, body, [result, message | messages])
+
+      %{"content" => text} ->
+        text
+    end
+  end
+
+  defp request(url, body) do
+    headers = fn -> [{"content-type", "application/json"}, {"authorization", "Bearer key"}] end
+    uri = URI.parse(url <> "/chat/completions")
+    %Request{method: "POST", uri: uri, headers: headers, body: body}
+  end
+
+  defp bare_stream(url, json, model) do
+    messages = [%{"role" => "user", "content" => "Go on."}]
+    sent = json.encode.(%{"model" => model, "stream" => true, "messages" => messages})
+
+    take = fn
+      {:data, data}, {rest, text} ->
+        {:cont, read_events(:binary.split(rest <> data, "\n\n", [:global]), text, json)}
+
+      _head, acc ->
+        {:cont, acc}
+    end
+
+    {:ok, {"", text}} = HTTP1.stream(request(url, sent), {"", []}, take, keep_alive: 30_000)
+    IO.iodata_to_binary(text)
+  end
+
+  defp read_events([rest], text, _json), do: {rest, text}
+  defp read_events(["data: [DONE]" | events], text, json), do: read_events(events, text, json)
+
+  defp read_events(["data: " <> event | events], text, json) do
+    case json.decode.(event) do
+      %{"choices" => [%{"delta" => %{"content" => piece}}]} ->
+        read_events(events, [text | piece], json)
+
+      _other ->
+        read_events(events, text, json)
+    end
+  end
+
+  ## Ours
+
+  defp ours(url, turns, tools) do
+    heard = fn _name, _measured, _metadata -> :ok end
+    llm = llm(url, "turns-#{turns - 1}")
+    opts = [llm: llm, tools: tools, max_iterations: turns + 1, on_event: heard]
+    {:ok, %{output: "Done."}} = Runtime.run(Context.new("Look around."), opts)
+  end
+
+  defp our_stream(url, model) do
+    opts = [
+      llm: llm(url, model),
+      stream: true,
+      on_event: fn _name, _measured, _metadata -> :ok end
+    ]
+
+    {:ok, %{output: "word " <> _}} = Runtime.run(Context.new("Go on."), opts)
+  end
+
+  defp llm(url, model),
+    do: LLM.OpenAICompatible.new(base_url: url, model: model, api_key: "key")
+end
+
+AshAgent.Bench.Loop.main()

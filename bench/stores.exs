@@ -1,0 +1,157 @@
+# What the first save of 500 messages costs in a SQLite file, with its search index, and an append of one turn: CPU time, time,
+# and the size of the file, beside a plain table with a row of JSON for each message.
+#
+#     cd packages/ash_agent_runtime && MIX_ENV=prod mix run ../../bench/stores.exs
+
+Code.require_file("support/harness.exs", __DIR__)
+Code.require_file("support/json_libraries.exs", __DIR__)
+
+defmodule AshAgent.Bench.Stores do
+  @moduledoc false
+
+  alias AshAgent.Bench.{Harness, JSONLibraries}
+  alias AshAgent.{Context, Store}
+  alias AshAgent.Store.SQLite
+
+  @repeats if Harness.quick?(), do: 3, else: 11
+
+  def main do
+    IO.puts("#{Harness.environment()}\n")
+    context = Enum.reduce(1..125, Context.new("Begin."), &turn(&2, &1))
+    messages = Context.to_messages(context)
+    longer = turn(context, 126)
+    more = Enum.drop(Context.to_messages(longer), length(messages))
+    json = hd(JSONLibraries.all())
+
+    IO.puts("#{length(messages)} messages; the plain table is written with #{json.name}\n")
+
+    IO.puts(
+      "| | CPU, ms | time, ms | file, MB | an append: CPU, ms | time, ms |\n|---|--:|--:|--:|--:|--:|"
+    )
+
+    row("a plain table", fn path -> plain(path, json, messages, more) end)
+    row("a store", fn path -> stored(path, context, longer) end)
+  end
+
+  # 2.7 KB a message, with words that a search can tell apart.
+  defp turn(context, n) do
+    call = %{
+      id: "call_#{n}",
+      name: "read_file",
+      arguments: %{"path" => "lib/file_#{n}.ex", "text" => words(n, 60)}
+    }
+
+    context
+    |> Context.add_assistant_message(words(n, 200), [call])
+    |> Context.add_tool_results([{"call_#{n}", {:ok, words(n + 1, 700)}}])
+    |> Context.add_assistant_message(words(n + 2, 200))
+    |> Context.add_user_message(words(n + 3, 100))
+  end
+
+  defp words(n, count),
+    do: Enum.map_join(1..count, " ", &"word#{rem(&1 * (n + 7) * 7919, 5_003)}")
+
+  defp row(name, fun) do
+    found =
+      for _ <- 1..@repeats do
+        path =
+          Path.join(System.tmp_dir!(), "ash_agent_bench_#{System.unique_integer([:positive])}.db")
+
+        try do
+          fun.(path)
+        after
+          for end_ <- ["", "-wal", "-shm"], do: File.rm(path <> end_)
+        end
+      end
+
+    cells =
+      found
+      |> Enum.zip_with(&Harness.median/1)
+      |> Enum.map_join(" | ", &:erlang.float_to_binary(&1 / 1, decimals: 2))
+
+    IO.puts("| #{name} | #{cells} |")
+  end
+
+  defp measure(fun) do
+    :erlang.garbage_collect()
+    {before, _} = :erlang.statistics(:runtime)
+    started = System.monotonic_time()
+    result = fun.()
+    took = System.convert_time_unit(System.monotonic_time() - started, :native, :microsecond)
+    {later, _} = :erlang.statistics(:runtime)
+    {result, later - before, took / 1000}
+  end
+
+  # An append is too short for a clock of milliseconds.
+  @appends 20
+
+  defp stored(path, context, longer) do
+    {:ok, store} = SQLite.open(path)
+    {{:ok, kept}, cpu, took} = measure(fn -> Store.create(store, context) end)
+    size = size(store)
+
+    {_, cpu_more, more} =
+      measure(fn ->
+        Enum.reduce(1..@appends, kept, fn n, kept ->
+          next = if n == 1, do: longer, else: turn(kept.value, 126 + n)
+          {:ok, kept} = Store.append(store, kept, next)
+          kept
+        end)
+      end)
+
+    [cpu, took, size, cpu_more / @appends, more / @appends]
+  end
+
+  defp plain(path, json, messages, more) do
+    {:ok, store} = SQLite.open(path)
+
+    statement(
+      store,
+      :script,
+      "create table plain (id integer primary key, conversation text, message text)",
+      []
+    )
+
+    # A parameter comes as bytes.
+    insert =
+      "insert into plain (conversation, message) select 'c', value from json_each(cast($1 as text)) returning id"
+
+    encode = fn messages ->
+      IO.iodata_to_binary(
+        json.encode.(for(m <- messages, do: IO.iodata_to_binary(json.encode.(to_plain(m)))))
+      )
+    end
+
+    {_, cpu, took} = measure(fn -> statement(store, :write, insert, [encode.(messages)]) end)
+    size = size(store)
+
+    {_, cpu_more, time} =
+      measure(fn ->
+        for _ <- 1..@appends, do: statement(store, :write, insert, [encode.(more)])
+      end)
+
+    [cpu, took, size, cpu_more / @appends, time / @appends]
+  end
+
+  defp to_plain(message), do: message |> Map.take([:role, :content, :tool_calls]) |> plain_value()
+
+  defp plain_value(%{} = map),
+    do: Map.new(map, fn {key, value} -> {to_string(key), plain_value(value)} end)
+
+  defp plain_value(list) when is_list(list), do: Enum.map(list, &plain_value/1)
+  defp plain_value(other), do: other
+
+  defp statement(store, mode, sql, params) do
+    reference = make_ref()
+    :ok = SQLite.Native.run(store.ref, {mode, reference}, [sql], params)
+    receive do: ({:ash_agent_sqlite, ^reference, {:ok, rows}} -> rows)
+  end
+
+  defp size(store) do
+    pages = "select page_count * page_size from pragma_page_count(), pragma_page_size()"
+    [[[bytes]]] = statement(store, :read, pages, [])
+    bytes / 1_000_000
+  end
+end
+
+AshAgent.Bench.Stores.main()

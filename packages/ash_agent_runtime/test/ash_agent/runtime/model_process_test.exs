@@ -1,0 +1,310 @@
+defmodule AshAgent.Runtime.ModelProcessTest do
+  # A client of the package has one process for all requests of a run, and other models have one for each.
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.LLM.{OpenAICompatible, Scripted}
+  alias AshAgent.LLM.Transport.HTTP1.Pool
+  alias AshAgent.TestSupport.{Wait, WireServer}
+
+  defmodule Transport do
+    # Answers with what a function of the number of the request returns: the body of an answer, or a list of pieces of a stream.
+    @behaviour LLM.Transport
+
+    @impl true
+    def prepare(opts) do
+      send(opts[:test], :prepared)
+      opts
+    end
+
+    @impl true
+    def stream(request, acc, fun, opts) do
+      number = :counters.get(opts[:count], 1) + 1
+      :counters.put(opts[:count], 1, number)
+      send(opts[:test], {:asked, self(), IO.iodata_to_binary(request.body)})
+      answer(opts[:answer].(number), acc, fun, opts[:test])
+    end
+
+    defp answer(body, acc, fun, test) when is_binary(body),
+      do: answer({200, body}, acc, fun, test)
+
+    defp answer({status, body}, acc, fun, _test) do
+      {:cont, acc} = fun.({:head, status, [{"content-type", "application/json"}]}, acc)
+      {_, acc} = fun.({:data, body}, acc)
+      {:ok, acc}
+    end
+
+    defp answer(pieces, acc, fun, test) do
+      {:cont, acc} = fun.({:head, 200, [{"content-type", "text/event-stream"}]}, acc)
+
+      acc =
+        for {piece, number} <- Enum.with_index(pieces, 1), reduce: acc do
+          acc ->
+            send(test, {:fed, number})
+            {:cont, acc} = fun.({:data, piece}, acc)
+            acc
+        end
+
+      {:ok, acc}
+    end
+  end
+
+  defp client(answer, opts \\ []) do
+    own = [test: self(), count: :counters.new(1, []), answer: answer]
+    defaults = [model: "m", base_url: "http://127.0.0.1:1", transport: {Transport, own}]
+    OpenAICompatible.new(Keyword.merge(defaults, opts))
+  end
+
+  defp says(message, finish \\ "stop") do
+    choice = %{index: 0, message: Map.put(message, :role, "assistant"), finish_reason: finish}
+    Context.JSON.encode(%{choices: [choice], usage: %{prompt_tokens: 9, completion_tokens: 2}})
+  end
+
+  defp calls(number, name \\ "look") do
+    function = %{name: name, arguments: "{}"}
+    call = %{id: "call_#{number}", type: "function", function: function}
+    says(%{content: nil, tool_calls: [call]}, "tool_calls")
+  end
+
+  # Calls until the last request.
+  defp calling(last), do: &if(&1 < last, do: calls(&1), else: says(%{content: "Done."}))
+
+  defp run(llm, opts \\ []) do
+    defaults = [llm: llm, tools: %{look: fn _ -> {:ok, "seen"} end}]
+    Runtime.run(Context.new("Look"), Keyword.merge(defaults, opts))
+  end
+
+  defp asked do
+    receive do
+      {:asked, pid, _body} -> [pid | asked()]
+    after
+      0 -> []
+    end
+  end
+
+  test "all requests of a run with a client are made in one process, which ends with the run" do
+    assert {:ok, %{output: "Done."}} = run(client(calling(4)))
+    assert [pid, pid, pid, pid] = asked()
+    refute Process.alive?(pid)
+    assert Process.info(self(), :messages) |> elem(1) |> Enum.all?(&(&1 == :prepared))
+  end
+
+  test "each request with another model is made in a process of its own" do
+    test = self()
+
+    answer = fn _context, _opts ->
+      send(test, {:asked, self(), ""})
+      {:ok, %{content: nil, tool_calls: [%{id: "a", name: "look", arguments: %{}}]}}
+    end
+
+    assert {:error, _too_many} = run(answer, max_iterations: 3)
+    assert [one, two, three] = asked()
+    assert length(Enum.uniq([one, two, three])) == 3
+  end
+
+  test "what a client's options are is checked when it is made, when a run begins and in its process, and not in each request" do
+    llm = client(calling(6))
+    assert {:ok, %{output: "Done."}} = run(llm)
+    assert {:messages, messages} = Process.info(self(), :messages)
+    assert Enum.count(messages, &(&1 == :prepared)) == 3
+  end
+
+  test "a request gets no more than its context" do
+    words = String.duplicate("words ", 20)
+    property = fn n -> {"p#{n}", %{"type" => "string", "description" => words}} end
+    parameters = %{"type" => "object", "properties" => Map.new(1..20, property)}
+    tool = fn n -> {"tool_#{n}", %{function: fn _ -> {:ok, n} end, parameters: parameters}} end
+    test = self()
+
+    look = fn _arguments ->
+      assert_receive {:asked, pid, body}
+      :erlang.trace(pid, true, [:receive, {:tracer, test}])
+      send(test, {:body, body})
+      {:ok, "seen"}
+    end
+
+    # Its messages come to the tool, since that is where the process is known.
+    llm = client(calling(2))
+    send_to_tool = fn -> receive do: ({:asked, _, _} = asked -> asked) end
+
+    tools =
+      Map.new([
+        {"look", fn _ -> send(test, {:tool, self()}) && look.(send_to_tool) end}
+        | Enum.map(1..100, tool)
+      ])
+
+    run = Task.async(fn -> run(llm, tools: tools) end)
+    assert_receive {:asked, _pid, _body} = asked
+    assert_receive {:tool, tool}
+    send(tool, asked)
+    assert {:ok, %{output: "Done."}} = Task.await(run)
+    assert_receive {:trace, _pid, :receive, {:ask, _request, _trace} = request}
+    assert :erts_debug.flat_size(request) < 200
+    assert_receive {:body, body}
+    assert byte_size(body) > 100_000
+  end
+
+  test "a request that went wrong is the last of its process" do
+    words = "Invalid schema for response_format 'answer': 'type' is missing"
+    refused = Context.JSON.encode(%{error: %{message: words}})
+    output = %{type: :object, properties: %{n: %{type: :integer}}, required: [:n]}
+    llm = client(fn _number -> {400, refused} end, model: "gpt-4o")
+    assert {:error, _refused} = Runtime.run(Context.new("Look"), llm: llm, output: output)
+    assert [one, two] = asked()
+    assert one != two
+    refute Process.alive?(one) or Process.alive?(two)
+  end
+
+  test "a process that somebody kills between two requests is replaced" do
+    llm = client(calling(3))
+    test = self()
+
+    look = fn _ ->
+      send(test, {:looks, self()})
+      receive(do: (:go -> {:ok, "seen"}))
+    end
+
+    run = Task.async(fn -> run(llm, tools: %{look: look}) end)
+
+    pids =
+      for _ <- 1..2 do
+        assert_receive {:asked, pid, _body}
+        assert_receive {:looks, tool}
+        Process.exit(pid, :kill)
+        assert Wait.until(fn -> not Process.alive?(pid) end)
+        send(tool, :go)
+        pid
+      end
+
+    assert {:ok, %{output: "Done."}} = Task.await(run)
+    assert_receive {:asked, last, _body}
+    assert length(Enum.uniq([last | pids])) == 3
+  end
+
+  test "it ends with a run that is killed, although its supervisor lives on" do
+    supervisor = start_supervised!(Task.Supervisor)
+    test = self()
+    llm = client(calling(2))
+    look = fn _ -> send(test, :looks) && Process.sleep(:infinity) end
+    run = spawn(fn -> run(llm, tools: %{look: look}, supervisor: supervisor) end)
+    assert_receive {:asked, pid, _body}
+    assert_receive :looks
+    assert Process.alive?(pid)
+    Process.exit(run, :kill)
+    assert Wait.until(fn -> not Process.alive?(pid) end)
+  end
+
+  describe "a stream" do
+    defp pieces(count) do
+      delta = fn delta, finish ->
+        choice = %{index: 0, delta: delta, finish_reason: finish}
+        "data: #{Context.JSON.encode(%{choices: [choice]})}\n\n"
+      end
+
+      texts = for n <- 1..count, do: delta.(%{content: "#{n} "}, nil)
+      texts ++ [delta.(%{}, "stop"), "data: [DONE]\n\n"]
+    end
+
+    test "is read no further than its window while nobody hears, and every piece comes in order" do
+      test = self()
+
+      hear = fn
+        %{event: [_, _, :llm, :delta], metadata: %{events: [{:text, _, text} | _]}} ->
+          send(test, {:heard, text})
+          receive(do: (:go -> :ok))
+
+        _other ->
+          :ok
+      end
+
+      llm = client(fn _number -> pieces(100) end)
+      run = Task.async(fn -> run(llm, stream: true, on_event: hear) end)
+
+      for n <- 1..100 do
+        text = "#{n} "
+        assert_receive {:heard, ^text}, 1_000
+        # As many as are on their way at most, and the one that waits to be.
+        if n == 1, do: assert_receive({:fed, 16})
+        {:messages, messages} = Process.info(self(), :messages)
+        refute Enum.any?(messages, &match?({:fed, far} when far > n + 16, &1))
+        send(run.pid, :go)
+      end
+
+      assert {:ok, %{output: output}} = Task.await(run)
+      assert output == Enum.map_join(1..100, &"#{&1} ")
+    end
+
+    test "keeps the pieces that are on their way when its time is over" do
+      hear = fn
+        %{event: [_, _, :llm, :delta]} -> Process.sleep(30)
+        _other -> :ok
+      end
+
+      llm = client(fn _number -> pieces(40) end)
+      assert {:error, error} = run(llm, stream: true, on_event: hear, llm_timeout: 60)
+      assert {:llm_timeout, 60} = error.reason
+      assert %{content: "1 2 " <> _} = error.context |> Context.to_messages() |> List.last()
+    end
+  end
+
+  describe "its connection" do
+    # Each list is what a connection is answered.
+    defp server(connections) do
+      test = self()
+      left = start_supervised!({Agent, fn -> connections end})
+
+      WireServer.start(fn connection ->
+        send(test, :connected)
+        serve(connection, Agent.get_and_update(left, &{hd(&1), tl(&1)}))
+      end)
+    end
+
+    defp serve(connection, answers) do
+      Enum.reduce_while(answers, connection, fn answer, connection ->
+        case WireServer.read_request(connection) do
+          {:ok, _request} ->
+            for bytes <- List.wrap(answer), do: WireServer.write(connection, bytes)
+            {:cont, connection}
+
+          _closed ->
+            {:halt, connection}
+        end
+      end)
+
+      WireServer.await_close(connection)
+    end
+
+    defp ok(body), do: WireServer.response(200, body, [{"content-type", "application/json"}])
+
+    defp at(server), do: OpenAICompatible.new(model: "m", base_url: server.url)
+
+    test "is one for all requests, and goes to the pool with the end of the run" do
+      server = server([[ok(calls(1)), ok(calls(2)), ok(says(%{content: "Done."}))]])
+      assert {:ok, %{output: "Done."}} = run(at(server))
+      assert_received :connected
+      refute_received :connected
+      uri = URI.parse(server.url)
+      assert Wait.until(fn -> Pool.count(Pool.key(%{uri: uri, ssl: []})) == 1 end)
+    end
+
+    test "is another one when the server said something that nobody asked for" do
+      # As a server that gives up an idle connection does.
+      late = WireServer.response(408, "too late", [{"connection", "close"}])
+      server = server([[[ok(calls(1)), late]], [ok(says(%{content: "Done."}))]])
+
+      look = fn _ ->
+        # The bytes are there before the next request.
+        Process.sleep(50)
+        {:ok, "seen"}
+      end
+
+      assert {:ok, %{output: "Done."}} = run(at(server), tools: %{look: look})
+      assert_received :connected
+      assert_received :connected
+    end
+  end
+
+  test "other models are as before" do
+    assert {:ok, %{output: "Hi"}} = run(Scripted.new(["Hi"]))
+  end
+end
