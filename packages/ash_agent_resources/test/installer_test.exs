@@ -203,9 +203,41 @@ if Code.ensure_loaded?(Igniter.Test) do
         assert mix =~ ~s({:phoenix_live_view, "~> 1.0"})
         assert_has_task(igniter, "deps.get", [])
 
+        assert conversation =~ ~r/tools.&Shop.Chat.Conversation.tools\/0/
+        assert conversation =~ "|| [AshAgent.Tools.ask_user()]"
+        assert flat(igniter, "config/test.exs") =~ "pool: Ecto.Adapters.SQL.Sandbox"
+
         test = flat(igniter, "test/shop/chat_test.exs")
         assert test =~ "use Shop.DataCase" and test =~ "Ash.Generator.seed!(Shop.Accounts.User)"
         assert test =~ "nobody else reads or changes it"
+      end
+
+      test "the page is tested as somebody who logs in, where the application's tests can do that" do
+        page = "test/shop_web/live/chat_live_test.exs"
+        files = Map.merge(@phoenix, user(@resource))
+
+        for {conn_case, there?} <- [
+              {"def register_and_log_in_user(%{conn: conn}), do: %{conn: conn}\n", true},
+              {"", false}
+            ] do
+          conn_case = "defmodule ShopWeb.ConnCase do\n#{conn_case}end\n"
+
+          igniter =
+            files |> Map.put("test/support/conn_case.ex", conn_case) |> project() |> chat()
+
+          assert Igniter.exists?(igniter, page) == there?
+
+          if there? do
+            test = flat(igniter, page)
+            assert test =~ "setup :register_and_log_in_user"
+            for name <- ~w(answered approves asks), do: assert(test =~ name)
+          end
+        end
+
+        # A pool that is set stays.
+        config = "import Config\n\nconfig :shop, Shop.Repo, pool: Shop.Pool\n"
+        igniter = @phoenix |> Map.put("config/test.exs", config) |> project() |> chat()
+        assert flat(igniter, "config/test.exs") =~ "pool: Shop.Pool"
       end
 
       test "a second time, it changes nothing, also after the installer, whose resource it replaces" do

@@ -11,10 +11,11 @@ if Code.ensure_loaded?(Igniter) do
 
       * the conversation belongs to the user who begins it: nobody else reads or changes it, by policies in its file
       * the model is that of `--provider` and `--model`, and writes the titles
+      * the model can ask the person, by `AshAgent.Tools.ask_user/1`, but a small one of Ollama cannot
       * `test/my_app/chat_test.exs` tests it with a scripted model
 
-    With `--live`, it also writes `MyAppWeb.ChatLive`, a page of `AshAgent.Web.Live`, with its routes `/chat` and `/chat/:id`, and adds
-    `ash_agent_web` from where `ash_agent_resources` comes from. The routes are in a `live_session` that knows the user of AshAuthentication or of
+    With `--live`, it also writes `MyAppWeb.ChatLive`, a page of `AshAgent.Web.Live`, with its routes `/chat` and `/chat/:id`, its test
+    if there is a `MyAppWeb.ConnCase` with which a user logs in, and adds `ash_agent_web` from where `ash_agent_resources` comes from. The routes are in a `live_session` that knows the user of AshAuthentication or of
     `mix phx.gen.auth`.
 
     Files that are there already stay as they are, except for resources that are still as the installer wrote them. A second run changes nothing.
@@ -75,6 +76,7 @@ if Code.ensure_loaded?(Igniter) do
       igniter
       |> Install.install(facts)
       |> create_persister(facts)
+      |> sandbox(facts)
       |> create_test(facts, domain)
       |> page(facts, if(opts[:live], do: web || :none))
       |> Igniter.add_notice("Run mix ash.codegen add_chat and mix ash.migrate")
@@ -93,15 +95,25 @@ if Code.ensure_loaded?(Igniter) do
 
       key = if key, do: ", api_key: fn -> System.fetch_env!(#{inspect(key)}) end"
 
+      app = inspect(Project.Application.app_name(igniter))
+      tools = if provider == "ollama", do: "[]", else: "[AshAgent.Tools.ask_user()]"
+
       functions = """
       @doc "The model. Tests set another one."
       def llm do
-        Application.get_env(#{inspect(Project.Application.app_name(igniter))}, __MODULE__)[:llm] ||
+        Application.get_env(#{app}, __MODULE__)[:llm] ||
           {AshAgent.LLM.#{client}, model: #{inspect(opts[:model] || model)}#{key}}
       end
+
+      @doc "What the agent can do. Tests set something else."
+      def tools, do: Application.get_env(#{app}, __MODULE__)[:tools] || #{tools}
+
+      @doc "Whether a call waits for the person: one that cannot be undone does."
+      def approval(%{name: "delete_" <> _rest}, _context), do: :ask
+      def approval(_call, _context), do: :approve
       """
 
-      %{llm: "&#{domain}.Conversation.llm/0", functions: functions}
+      %{app: app, llm: "&#{domain}.Conversation.llm/0", functions: functions}
     end
 
     ## The owner
@@ -172,6 +184,13 @@ if Code.ensure_loaded?(Igniter) do
     end
 
     ## The test
+
+    # Its connections are of the sandbox, which applications with a DataCase have already.
+    defp sandbox(igniter, facts) do
+      path = [Project.Module.parse(facts.repo), :pool]
+      app = Project.Application.app_name(igniter)
+      Project.Config.configure_new(igniter, "test.exs", app, path, Ecto.Adapters.SQL.Sandbox)
+    end
 
     defp create_test(igniter, facts, domain) do
       case_name = inspect(Project.Module.module_name(igniter, "DataCase"))
@@ -311,6 +330,72 @@ if Code.ensure_loaded?(Igniter) do
         "lib/#{Macro.underscore(web.module)}/live/chat_live.ex"
       )
       |> add_routes(web, session)
+      |> create_page_test(facts, web)
+    end
+
+    # A test logs in as the application's own tests do.
+    defp create_page_test(igniter, facts, web) do
+      path = "test/#{Macro.underscore(web.module)}/live/chat_live_test.exs"
+
+      if find(igniter, "#{web.module}.ConnCase") =~ "def register_and_log_in_user(",
+        do: create(igniter, "#{web.module}.ChatLiveTest", page_test(facts, web), path),
+        else: igniter
+    end
+
+    defp page_test(facts, web) do
+      """
+      use #{web.module}.ConnCase, async: false
+
+      import Phoenix.LiveViewTest
+
+      alias #{facts.module}
+
+      setup :register_and_log_in_user
+
+      setup do
+        test = self()
+        on_exit(fn -> AshAgent.Conversation.await_turns(test) end)
+      end
+
+      # The model says what the script says, and has these tools.
+      defp say(conn, text, script, tools \\\\ []) do
+        Application.put_env(#{facts.app}, Conversation, llm: AshAgent.LLM.Scripted.new(script), tools: tools)
+        on_exit(fn -> Application.delete_env(#{facts.app}, Conversation) end)
+        {:ok, view, _html} = live(conn, "/chat")
+        view |> form("#agent-composer", say: %{input: text}) |> render_submit()
+        assert_patch(view)
+        view
+      end
+
+      # The turn runs beside the page, and ends or waits.
+      defp shows(view, text) do
+        assert Enum.any?(1..500, fn _ ->
+          page = render(view)
+          (page =~ text and not (page =~ "aria-busy")) or Process.sleep(10) != :ok
+        end)
+      end
+
+      test "a message is answered", %{conn: conn} do
+        conn |> say("Hi", ["Hello."]) |> shows("Hello.")
+      end
+
+      test "what cannot be undone waits until somebody approves it", %{conn: conn} do
+        script = [%{tool_calls: [%{id: "1", name: "delete_note", arguments: %{}}]}, "It is gone."]
+        view = say(conn, "Delete it", script, %{"delete_note" => fn _ -> {:ok, "deleted"} end})
+        shows(view, "agent-approve-1")
+        view |> form("#agent-approve-1") |> render_submit()
+        shows(view, "It is gone.")
+      end
+
+      test "the agent asks, and goes on with the answer", %{conn: conn} do
+        question = %{"question" => "When?", "choices" => ["now", "later"]}
+        script = [%{tool_calls: [%{id: "1", name: "ask_user", arguments: question}]}, "Now it is."]
+        view = say(conn, "Do it", script, [AshAgent.Tools.ask_user()])
+        shows(view, "agent-question-1")
+        view |> form("#agent-question-1 form:first-of-type") |> render_submit()
+        shows(view, "Now it is.")
+      end
+      """
     end
 
     # Who is logged in, as the application has it: options of the session, and where the page finds the user.

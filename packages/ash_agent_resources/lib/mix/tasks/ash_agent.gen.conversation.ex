@@ -129,7 +129,7 @@ defmodule Mix.Tasks.AshAgent.Gen.Conversation do
         iterations #{facts.iterations}
         llm #{facts.llm}
         system_prompt "You are a helpful assistant."
-        #{if facts.title?, do: "title :title"}
+        #{if facts.title?, do: "tools &#{facts.module}.tools/0\napproval &#{facts.module}.approval/2\ntitle :title"}
         #{if facts.owner[:persister], do: "actor_persister #{facts.owner.persister}"}
       end
 
