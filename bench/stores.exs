@@ -113,7 +113,8 @@ defmodule AshAgent.Bench.Stores do
     )
 
     # A parameter comes as bytes.
-    insert = "insert into plain (conversation, message) select 'c', value from json_each(cast($1 as text)) returning id"
+    insert =
+      "insert into plain (conversation, message) select 'c', value from json_each(cast($1 as text)) returning id"
 
     encode = fn messages ->
       IO.iodata_to_binary(

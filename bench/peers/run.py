@@ -1,0 +1,199 @@
+"""The same work by the contestants that are there, interleaved: CPU time and memory of each one's own process, and the bytes it
+sent. See README.md. Needs nothing but Python, and rustc for the server.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parent.parent
+PYTHON = os.environ.get("PEERS_PYTHON", str(ROOT / "_build/peers/python/bin/python"))
+NODE = os.environ.get("PEERS_NODE", str(ROOT / "_build/peers/node"))
+BEAM = os.environ.get("PEERS_BEAM", str(ROOT / "_build/prod/lib"))
+TICKS = os.sysconf("SC_CLK_TCK")
+
+# Whoever waits actively would be charged for waiting: schedulers that do are told not to.
+QUIET = "+sbwt none +sbwtdcpu none +sbwtdio none"
+
+
+class Missing(Exception):
+    pass
+
+
+def ours(url):
+    found = sorted(pathlib.Path(BEAM).glob("ash_agent_*/ebin"))
+    if len(found) < 2:
+        raise Missing(f"nothing is compiled in {BEAM}")
+    paths = [argument for path in found for argument in ("-pa", str(path))]
+    return ["elixir", "--erl", QUIET, *paths, str(HERE / "contestants/ash_agent.exs"), url]
+
+
+def python(module, script):
+    def command(url):
+        has = subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True) if os.path.exists(PYTHON) else None
+        if has is None or has.returncode != 0:
+            raise Missing(f"{module} is not installed for {PYTHON}")
+        return [PYTHON, str(HERE / "contestants" / script), url]
+
+    return command
+
+
+def node(url):
+    if not os.path.exists(f"{NODE}/node_modules/ai"):
+        raise Missing(f"ai is not installed in {NODE}")
+    return ["node", str(HERE / "contestants/ai.mjs"), url]
+
+
+CONTESTANTS = {
+    "ash_agent": ours,
+    "pydantic-ai": python("pydantic_ai", "pydantic_ai_.py"),
+    "openai-agents": python("agents", "openai_agents_.py"),
+    "LangGraph": python("langgraph", "langgraph_.py"),
+    "Vercel ai": node,
+}
+
+
+class Contestant:
+    def __init__(self, name, url):
+        self.name = name
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            CONTESTANTS[name](url),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**os.environ, "PEERS_NODE": NODE, "OPENAI_API_KEY": "key", "MIX_ENV": "prod"},
+            text=True,
+        )
+        self.expect("ready")
+
+    def expect(self, word):
+        line = self.process.stdout.readline().strip()
+        if line != word:
+            self.errors.seek(0)
+            sys.exit(f"{self.name} said {line!r}:\n{self.errors.read().decode()[-2000:]}")
+
+    def do(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        self.expect("done")
+
+    def cpu(self):
+        """Seconds of all threads, from the kernel, so that every contestant is measured alike."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def measure(contestant, command, units, least, stats):
+    """CPU microseconds and bytes sent a unit. It is done again until the kernel's ticks of 10 ms are a small part."""
+    stats()
+    before, times = contestant.cpu(), 0
+    while contestant.cpu() - before < least and times < 200:
+        contestant.do(command)
+        times += 1
+    used = contestant.cpu() - before
+    return used * 1e6 / units / times, stats()["bytes"] / units / times
+
+
+def versions():
+    lines = [subprocess.run(["elixir", "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]]
+    script = (
+        "import importlib.metadata as m, sys\nprint('Python', sys.version.split()[0])\n"
+        "for p in sys.argv[1:]:\n try: print(p, m.version(p))\n except m.PackageNotFoundError: pass"
+    )
+    if os.path.exists(PYTHON):
+        packages = ["pydantic-ai-slim", "openai-agents", "langgraph", "langchain-openai", "openai"]
+        lines += subprocess.run([PYTHON, "-c", script, *packages], capture_output=True, text=True).stdout.splitlines()
+    for package in ["ai", "@ai-sdk/openai-compatible"]:
+        path = pathlib.Path(NODE) / "node_modules" / package / "package.json"
+        if path.exists():
+            lines.append(f"{package} {json.loads(path.read_text())['version']}")
+    if os.path.exists(f"{NODE}/node_modules/ai"):
+        lines.append("Node " + subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip())
+    cpu = [line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return f"{cpu[0] if cpu else os.uname().machine}, {os.cpu_count()} cores; " + ", ".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="once, and short: shows that everything works")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="tasks whose command begins so")
+    given = parser.parse_args()
+    quick = given.quick
+    rounds, least = (1, 0.1) if quick else (given.rounds, 1.0)
+
+    folder = tempfile.mkdtemp()
+    subprocess.run(["rustc", "--edition", "2021", "-O", "-o", f"{folder}/server", str(HERE / "server.rs")], check=True)
+    server = subprocess.Popen([f"{folder}/server"], stdout=subprocess.PIPE, text=True)
+    url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+    stats = lambda: json.load(urllib.request.urlopen(f"{url}/stats"))
+
+    contestants = []
+    for name in CONTESTANTS:
+        try:
+            contestants.append(Contestant(name, f"{url}/v1"))
+        except Missing as why:
+            print(f"{name} is left out: {why}", file=sys.stderr)
+
+    pieces = 2_000 if quick else 20_000
+    tasks = [
+        ("a turn of 10", "turns 10", 10),
+        ("a turn of 50", "turns 50", 50),
+        ("a turn of 200", "turns 200", 200),
+        (f"a streamed piece of {pieces:,}", f"pieces {pieces}", pieces),
+        ("200 conversations of 10 at once, a turn", "many 200 10", 2_000),
+    ]
+    if quick:
+        tasks = tasks[:1] + tasks[3:4]
+    tasks = [task for task in tasks if task[1].startswith(given.only)]
+
+    try:
+        for contestant in contestants:
+            for _ in range(2):
+                contestant.do("turns 10")
+        measured = {}
+        for _ in range(rounds):
+            for _title, command, units in tasks:
+                for contestant in contestants:
+                    found = measure(contestant, command, units, least, stats)
+                    measured.setdefault((command, contestant.name), []).append(found)
+        print(f"{versions()}\n")
+        print("| CPU, us (bytes sent) | " + " | ".join(c.name for c in contestants) + " |")
+        print("|---|" + "--:|" * len(contestants))
+        for title, command, _units in tasks:
+            cells = []
+            for contestant in contestants:
+                times, sent = zip(*measured[command, contestant.name])
+                spread = (max(times) - min(times)) / statistics.median(times) * 100
+                cell = f"{statistics.median(times):,.1f} ±{spread / 2:.0f} %"
+                sent = statistics.median(sent)
+                cells.append(f"{cell} ({sent:,.0f})" if sent >= 1 else cell)
+            print(f"| {title} | " + " | ".join(cells) + " |")
+        print("| memory at the end, MB | " + " | ".join(f"{c.memory():,.0f}" for c in contestants) + " |")
+        for command in [command for _, command, _ in tasks if command.startswith("turns")]:
+            sent = {c.name: statistics.median(b for _, b in measured[command, c.name]) for c in contestants}
+            if min(sent.values()) * 1.5 < max(sent.values()):
+                sys.exit(f"somebody did less: {sent}")
+    finally:
+        for contestant in contestants:
+            contestant.stop()
+        server.kill()
+
+
+main()
