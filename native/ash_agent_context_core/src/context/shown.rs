@@ -305,6 +305,9 @@ impl Context {
 
     /// Notes that a policy chose to hide what is hidden in a range.
     pub(crate) fn note_chosen(&mut self, first: u64, last: u64) {
+        if first > last {
+            return; // an empty range, which the map of covers does not take
+        }
         let start = self.hidden_at(first, first).0;
         let covers = self.view().map(|view| view.covers.range(start..=last));
         let hidden = covers
