@@ -7,7 +7,8 @@ defmodule AshAgent.TestSupport.ContextGenerators do
   made smaller (`shrinks/1`) and printed.
 
       {:new, input, options} | {:user, input} | {:assistant, content, calls} |
-        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason} | {:view, operation}
+        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason} | {:view, operation} |
+        {:arrive, which, result} | :place | :fork
 
   A step that makes no sense where it stands (a message while calls are pending, results while none is) is passed over.
   All draws come from `:rand`, from the state of the calling process.
@@ -114,13 +115,16 @@ defmodule AshAgent.TestSupport.ContextGenerators do
       {3, fn -> {:assistant, content(), []} end},
       {1, fn -> many(2, fn -> {:assistant, content(), []} end) end},
       {8, fn -> [{:assistant, content(), calls()}, answers()] end},
-      {1, fn -> {:assistant, content(), calls()} end}
+      {1, fn -> {:assistant, content(), calls()} end},
+      {4, fn -> [{:arrive, between(0, 3), result()}, one_of([:place, {:user, input()}])] end},
+      {1, fn -> one_of([:place, {:arrive, between(0, 3), result()}, :fork]) end}
     ]).()
   end
 
   defp answers do
     weighted([
       {10, fn -> {:answer, :all, order(), many(4, &result/0)} end},
+      {4, fn -> {:answer, :all, order(), many(3, fn -> one_of([:later, result()]) end)} end},
       {3,
        fn -> [{:answer, 1, order(), [result()]}, {:answer, :all, order(), many(3, &result/0)}] end},
       {2, fn -> {:interrupt, reason()} end},
@@ -163,16 +167,43 @@ defmodule AshAgent.TestSupport.ContextGenerators do
 
     answers =
       for {call, result} <- Enum.zip(pending, Stream.cycle(results)),
-          do: %{id: call.id, result: result}
+          do: %{id: call.id, result: late(result, call, at)}
 
     Context.add_tool_results(context, answers, at: at)
   end
+
+  defp run(context, {:arrive, which, result}, _pending, at) do
+    open = Context.Calls.late_calls(context, :open)
+
+    # An imported call has no handle, and its id may be that of others.
+    with %{handle: handle, id: id} <- Enum.at(open, which, List.last(open)),
+         call = if(handle, do: {:handle, handle}, else: id),
+         {:ok, context} <- Context.Calls.arrive(context, call, result, at: at, from: "ann") do
+      context
+    else
+      nil -> context
+      {:error, %{reason: {:late_tool_result, _id, :ambiguous}}} -> context
+    end
+  end
+
+  defp run(context, :place, [], at), do: Context.Calls.place_arrivals(context, at: at)
+
+  defp run(context, :fork, _pending, at),
+    do: Context.fork(context, id: "fork-#{DateTime.to_unix(at)}", at: at)
 
   defp run(context, {:interrupt, reason}, [_ | _], at),
     do: Context.interrupt(context, reason, at: at)
 
   defp run(context, {:view, operation}, _pending, at), do: look(context, operation, at)
   defp run(context, _step, _pending, _at), do: context
+
+  # Nobody waits for a word to a provider.
+  defp late(:later, %{kind: :mcp_approval}, _at), do: {:ok, "yes"}
+
+  defp late(:later, call, at),
+    do: {:waiting, %{for: "ann", handle: "#{call.id} of #{DateTime.to_unix(at)}"}}
+
+  defp late(result, _call, _at), do: result
 
   # What is refused is passed over.
   defp look(context, operation, at) do
@@ -644,6 +675,7 @@ defmodule AshAgent.TestSupport.ContextGenerators do
       {3, fn -> %{provider: :gemini, signature: signature(:gemini)} end},
       {3, fn -> %{provider: :openai_responses, id: "fc_#{between(1, 50)}"} end},
       {1, fn -> %{provider: :openai_responses, id: one_of(["call 1", "", "item_1"])} end},
+      {3, fn -> %{provider: :openai_responses, async: true} end},
       {1, fn -> %{provider: :gemini, signature: ""} end}
     ]).()
     |> spelled()

@@ -126,6 +126,10 @@ defmodule AshAgent.Context.Options do
       | @decide
     ],
     decide: @decide,
+    arrive: [
+      {:from, :any, "who brings the result. Defaults to `nil`."},
+      {:at, time(), "when it arrived. Defaults to now."}
+    ],
     fetch_cost: AshAgent.Prices.schema() ++ [since: first_counted()],
     put_request: [
       {:keep, {:in, [:whole, :hashes]}, [default: :whole],

@@ -392,6 +392,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     lost_texts =
       for content <- Enum.map(messages, & &1.content) ++ Enum.filter(results, &is_binary/1),
           text <- texts_of(content),
+          not open?(text, provider),
           not String.contains?(sent, text),
           do: {:text_lost, inspect(text, printable_limit: 200)}
 
@@ -405,6 +406,10 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
     lost_texts ++ lost_images
   end
+
+  # A call that stays open has nothing in its place.
+  defp open?(text, provider),
+    do: provider == :openai_responses and text =~ "This call is still running."
 
   # A body that says less than the conversation has a report.
   defp silent(context, part, provider, opts) do

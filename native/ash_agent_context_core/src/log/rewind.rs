@@ -82,6 +82,7 @@ impl Log {
         let Some(last) = self.history.get(index).cloned() else {
             return;
         };
+        self.waits = self.waits_up_to(last.number);
         let weight = self.weight();
         let back = (0..=index).rev();
         let since = back.take_while(|at| self.checkpoint(*at).is_none());
