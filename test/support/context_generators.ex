@@ -59,6 +59,43 @@ defmodule AshAgent.TestSupport.ContextGenerators do
     [new | steps] ++ view_steps()
   end
 
+  @doc "A script in which some calls wait, and results arrive later."
+  @spec with_late(script()) :: script()
+  def with_late([new | steps]), do: [new | late_steps(steps)]
+
+  @doc "Steps in which some calls wait, and results arrive later."
+  @spec late_steps(script()) :: script()
+  def late_steps(steps) do
+    Enum.flat_map(steps, fn step ->
+      arrivals = if chance(40), do: arrivals(), else: []
+      [wait(step) | arrivals]
+    end)
+  end
+
+  defp wait({:answer, count, order, results}),
+    do: {:answer, count, order, Enum.map(results, &if(chance(40), do: :later, else: &1))}
+
+  defp wait({:assistant, content, calls}) do
+    async = %{provider: :openai_responses, async: true}
+
+    calls =
+      for call <- calls,
+          do: if(chance(40), do: Map.put(call, :provider_metadata, async), else: call)
+
+    {:assistant, content, calls}
+  end
+
+  defp wait(step), do: step
+
+  defp arrivals do
+    weighted([
+      {5, fn -> [{:arrive, between(0, 3), result()}, :place] end},
+      {2, fn -> [{:arrive, between(0, 3), result()}] end},
+      {2, fn -> [:place] end},
+      {1, fn -> [:fork] end}
+    ]).()
+  end
+
   @doc "Operations on a view."
   @spec view_steps() :: script()
   def view_steps, do: many(between(1, 4), &view_step/0)
@@ -115,16 +152,13 @@ defmodule AshAgent.TestSupport.ContextGenerators do
       {3, fn -> {:assistant, content(), []} end},
       {1, fn -> many(2, fn -> {:assistant, content(), []} end) end},
       {8, fn -> [{:assistant, content(), calls()}, answers()] end},
-      {1, fn -> {:assistant, content(), calls()} end},
-      {4, fn -> [{:arrive, between(0, 3), result()}, one_of([:place, {:user, input()}])] end},
-      {1, fn -> one_of([:place, {:arrive, between(0, 3), result()}, :fork]) end}
+      {1, fn -> {:assistant, content(), calls()} end}
     ]).()
   end
 
   defp answers do
     weighted([
       {10, fn -> {:answer, :all, order(), many(4, &result/0)} end},
-      {4, fn -> {:answer, :all, order(), many(3, fn -> one_of([:later, result()]) end)} end},
       {3,
        fn -> [{:answer, 1, order(), [result()]}, {:answer, :all, order(), many(3, &result/0)}] end},
       {2, fn -> {:interrupt, reason()} end},
@@ -675,7 +709,6 @@ defmodule AshAgent.TestSupport.ContextGenerators do
       {3, fn -> %{provider: :gemini, signature: signature(:gemini)} end},
       {3, fn -> %{provider: :openai_responses, id: "fc_#{between(1, 50)}"} end},
       {1, fn -> %{provider: :openai_responses, id: one_of(["call 1", "", "item_1"])} end},
-      {3, fn -> %{provider: :openai_responses, async: true} end},
       {1, fn -> %{provider: :gemini, signature: ""} end}
     ]).()
     |> spelled()

@@ -111,11 +111,14 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   defp generate(provider, seed, number) do
     :rand.seed(:exsss, {seed, :erlang.phash2(provider), number})
     script = ContextGenerators.script(2 + rem(number, 12))
+    late? = rem(number, 3) == 0
+    script = if late?, do: ContextGenerators.with_late(script), else: script
+    more = ContextGenerators.steps(1 + rem(number, 3))
 
     %{
       provider: provider,
       script: if(rem(number, 2) == 0, do: ContextGenerators.with_views(script), else: script),
-      more: ContextGenerators.steps(1 + rem(number, 3)),
+      more: if(late?, do: ContextGenerators.late_steps(more), else: more),
       views: ContextGenerators.view_steps(),
       opts: ContextGenerators.options(provider),
       body: ContextGenerators.body(provider),
