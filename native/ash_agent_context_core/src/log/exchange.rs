@@ -146,6 +146,11 @@ impl Exchange {
         self.original = None; // imported results are complete; these are others
     }
 
+    /// Returns the place of the call that a late result is for, if the conversation has it.
+    pub(crate) fn late_place(&self) -> Option<CallPlace> {
+        self.arrival.filter(|place| place.iteration > 0)
+    }
+
     pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
         let Some(metadata) = metadata else { return };
         let mut entries = self.metadata.take().unwrap_or_default().into_entries();
@@ -179,6 +184,12 @@ impl Entry {
         let results = results.map(|results| MessageRef::Results(&self.message.calls, results));
         let added = (!self.message.is_arrival()).then_some(MessageRef::Added(&self.message));
         added.into_iter().chain(results)
+    }
+
+    /// Returns true if its call is in the conversation already: it is a result that arrived late.
+    pub(crate) fn repeats_call(&self) -> bool {
+        let exchange = self.exchange.as_deref();
+        exchange.and_then(Exchange::late_place).is_some()
     }
 
     /// Returns the calls of a message of the model.

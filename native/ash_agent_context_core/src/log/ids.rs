@@ -273,9 +273,6 @@ impl Ids {
     /// Takes down the ids of a message that joined before, in the same order; `iteration` and `entry` say
     /// where it stands.
     pub fn join_again(&mut self, message: &Message, iteration: u64, entry: usize) {
-        if message.is_arrival() {
-            return;
-        }
         self.join_container(message);
         for (part, number) in message.content.parts().iter().zip(0..) {
             let place = PartPlace {

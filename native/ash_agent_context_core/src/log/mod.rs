@@ -268,7 +268,7 @@ impl Log {
 
     /// Adds a message with the results of its calls to the current iteration.
     pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
-        self.join(&mut message, exchange.arrival);
+        self.join(&mut message, exchange.late_place());
         self.ids.join_kept_files(&exchange);
         self.change_current(|current| current.push_answered(message, exchange));
     }
@@ -276,7 +276,9 @@ impl Log {
     /// Adds a message with its exchange from a conversation that shares its beginning with this one.
     pub(crate) fn append_entry(&mut self, entry: Entry) {
         let (number, index) = (self.current.number, self.current.entries().len());
-        self.ids.join_again(&entry.message, number, index);
+        if !entry.repeats_call() {
+            self.ids.join_again(&entry.message, number, index);
+        }
         if let Some(exchange) = entry.exchange.as_deref() {
             self.ids.join_kept_files(exchange);
         }

@@ -93,7 +93,8 @@ impl Log {
             sum.messages += iteration.count_messages();
             sum.size = sum.size.plus(iteration.size());
             sum.usage = sum.usage.plus(iteration.usage());
-            for (index, entry) in iteration.entries().enumerate() {
+            let entries = iteration.entries().enumerate();
+            for (index, entry) in entries.filter(|(_, entry)| !entry.repeats_call()) {
                 sum.ids.join_again(&entry.message, iteration.number, index);
             }
         }
