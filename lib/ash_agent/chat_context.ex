@@ -142,7 +142,8 @@ defmodule AshAgent.ChatContext do
     refuse_known!(chat, check_name!(name))
     %{context: context} = origin = find!(chat, opts[:from])
     context = if to = opts[:iteration], do: Context.rewind(context, to: to), else: context
-    context = Calls.leave_late_calls(context, Keyword.take(opts, [:at]))
+    late? = Calls.late_calls(context) != []
+    context = if late?, do: Calls.leave_late_calls(context), else: context
     made = chat.made + 1
     branch = Branch.fork(origin, name, made, context)
     put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))

@@ -337,7 +337,7 @@ defmodule AshAgent.Context.Calls do
   Call it before a request. Do not call it while an answer is under way: that was made without them, so they belong behind it. They
   open an iteration where a user's message would, but begin no turn. The context stays as it is if there are none.
 
-  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while calls are pending.
+  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while calls are pending. `arrive/4` has an example.
 
   ## Options
 
