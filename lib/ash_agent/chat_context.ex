@@ -39,7 +39,7 @@ defmodule AshAgent.ChatContext do
 
   alias AshAgent.ChatContext.{Branch, Config, Stored}
   alias AshAgent.Context
-  alias AshAgent.Context.{Error, Handle, JSON, Options, Reply, Trust}
+  alias AshAgent.Context.{Calls, Error, Handle, JSON, Options, Reply, Trust}
   alias AshAgent.Context.Options.Kinds
   alias AshAgent.Options, as: Check
 
@@ -142,6 +142,8 @@ defmodule AshAgent.ChatContext do
     refuse_known!(chat, check_name!(name))
     %{context: context} = origin = find!(chat, opts[:from])
     context = if to = opts[:iteration], do: Context.rewind(context, to: to), else: context
+    late? = Calls.late_calls(context) != []
+    context = if late?, do: Calls.leave_late_calls(context), else: context
     made = chat.made + 1
     branch = Branch.fork(origin, name, made, context)
     put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))

@@ -1123,7 +1123,7 @@ defmodule AshAgent.Context do
   `:wrapped_arguments` (arguments that are not a JSON object), `:dropped_blank_text`, `:replaced_bytes` (invalid UTF-8),
   `:dropped_thinking`, `:thinking_to_text`, `:dropped_part`, `:dropped_message`, `:part_to_text`, `:corrected_type` (the bytes of a part are
   of another media type than it says), `:result_to_text` (an object with a key that the provider would misread),
-  `:number_to_text` (a number that no float can hold), `:moved_part` (an image in a tool result, sent after the results),
+  `:escaped_frame` (a text that looks like a late result), `:number_to_text` (a number that no float can hold), `:moved_part` (an image in a tool result, sent after the results),
   `:moved_call` (a call that is sent later than the model made it),
   `:call_to_function` (a call of a kind that the provider does not know) and `:added_message` (a user message that says
   "Continue." where the provider wants one and there is none).

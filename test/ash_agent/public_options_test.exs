@@ -7,11 +7,18 @@ defmodule AshAgent.PublicOptionsTest do
     any: [
       {Context.Calls, :approve_tool_call, :by},
       {Context.Calls, :answer_tool_call, :by},
+      {Context.Calls, :arrive, :from},
       {Context.Calls, :deny_tool_call, :by},
       {Trace, :to_otlp, :tools}
     ]
 
   defp context, do: "Hi" |> Context.new() |> Context.add_assistant_message(nil, [call()])
+
+  defp waiting do
+    context = Context.add_tool_results(context(), [{"a", {:waiting, %{for: "ann"}}}])
+    Context.add_assistant_message(context, "Wait")
+  end
+
   defp call, do: %{id: "a", name: :now, arguments: %{}}
 
   defp calls do
@@ -64,6 +71,9 @@ defmodule AshAgent.PublicOptionsTest do
       {Context, :put_system_prompt} => [context, "Hi"],
       {Context.Calls, :ask_about_tool_call} => [context, "a", %{}],
       {Context.Calls, :ask_again} => [context],
+      {Context.Calls, :arrive} => [waiting(), "a", {:ok, 1}],
+      {Context.Calls, :leave_late_calls} => [waiting()],
+      {Context.Calls, :place_arrivals} => [Context.new("Hi")],
       {Context.Calls, :approve_tool_call} => [context, "a"],
       {Context.Calls, :answer_tool_call} => [context, "a", "yes"],
       {Context.Calls, :deny_tool_call} => [context, "a", nil],

@@ -7,7 +7,8 @@ defmodule AshAgent.TestSupport.ContextGenerators do
   made smaller (`shrinks/1`) and printed.
 
       {:new, input, options} | {:user, input} | {:assistant, content, calls} |
-        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason} | {:view, operation}
+        {:answer, count | :all, :in_order | :reversed, results} | {:interrupt, reason} | {:view, operation} |
+        {:arrive, which, result} | :place | :fork
 
   A step that makes no sense where it stands (a message while calls are pending, results while none is) is passed over.
   All draws come from `:rand`, from the state of the calling process.
@@ -56,6 +57,43 @@ defmodule AshAgent.TestSupport.ContextGenerators do
       Enum.flat_map(steps, fn step -> if chance(25), do: [step, view_step()], else: [step] end)
 
     [new | steps] ++ view_steps()
+  end
+
+  @doc "A script in which some calls wait, and results arrive later."
+  @spec with_late(script()) :: script()
+  def with_late([new | steps]), do: [new | late_steps(steps)]
+
+  @doc "Steps in which some calls wait, and results arrive later."
+  @spec late_steps(script()) :: script()
+  def late_steps(steps) do
+    Enum.flat_map(steps, fn step ->
+      arrivals = if chance(40), do: arrivals(), else: []
+      [wait(step) | arrivals]
+    end)
+  end
+
+  defp wait({:answer, count, order, results}),
+    do: {:answer, count, order, Enum.map(results, &if(chance(40), do: :later, else: &1))}
+
+  defp wait({:assistant, content, calls}) do
+    async = %{provider: :openai_responses, async: true}
+
+    calls =
+      for call <- calls,
+          do: if(chance(40), do: Map.put(call, :provider_metadata, async), else: call)
+
+    {:assistant, content, calls}
+  end
+
+  defp wait(step), do: step
+
+  defp arrivals do
+    weighted([
+      {5, fn -> [{:arrive, between(0, 3), result()}, :place] end},
+      {2, fn -> [{:arrive, between(0, 3), result()}] end},
+      {2, fn -> [:place] end},
+      {1, fn -> [:fork] end}
+    ]).()
   end
 
   @doc "Operations on a view."
@@ -163,16 +201,43 @@ defmodule AshAgent.TestSupport.ContextGenerators do
 
     answers =
       for {call, result} <- Enum.zip(pending, Stream.cycle(results)),
-          do: %{id: call.id, result: result}
+          do: %{id: call.id, result: late(result, call, at)}
 
     Context.add_tool_results(context, answers, at: at)
   end
+
+  defp run(context, {:arrive, which, result}, _pending, at) do
+    open = Context.Calls.late_calls(context, :open)
+
+    # An imported call has no handle, and its id may be that of others.
+    with %{handle: handle, id: id} <- Enum.at(open, which, List.last(open)),
+         call = if(handle, do: {:handle, handle}, else: id),
+         {:ok, context} <- Context.Calls.arrive(context, call, result, at: at, from: "ann") do
+      context
+    else
+      nil -> context
+      {:error, %{reason: {:late_tool_result, _id, :ambiguous}}} -> context
+    end
+  end
+
+  defp run(context, :place, [], at), do: Context.Calls.place_arrivals(context, at: at)
+
+  defp run(context, :fork, _pending, at),
+    do: Context.fork(context, id: "fork-#{DateTime.to_unix(at)}", at: at)
 
   defp run(context, {:interrupt, reason}, [_ | _], at),
     do: Context.interrupt(context, reason, at: at)
 
   defp run(context, {:view, operation}, _pending, at), do: look(context, operation, at)
   defp run(context, _step, _pending, _at), do: context
+
+  # Nobody waits for a word to a provider.
+  defp late(:later, %{kind: :mcp_approval}, _at), do: {:ok, "yes"}
+
+  defp late(:later, call, at),
+    do: {:waiting, %{for: "ann", handle: "#{call.id} of #{DateTime.to_unix(at)}"}}
+
+  defp late(result, _call, _at), do: result
 
   # What is refused is passed over.
   defp look(context, operation, at) do

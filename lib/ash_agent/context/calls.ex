@@ -6,14 +6,39 @@ defmodule AshAgent.Context.Calls do
   use AshAgent.Arguments
 
   alias AshAgent.Context
-  alias AshAgent.Context.{Native, Options, Reply}
+  alias AshAgent.Context.{Error, Native, Options, Reply}
 
   @typedoc """
   The status of a tool call: first `:pending`, then perhaps `:approved`, and once its slot is filled `:ok`, `:error`,
   `:denied`, `:interrupted`, `:cancelled` or `:unknown` (started, and how it ended is not known). A filled slot is final.
+  A call that is answered later is `:waiting` until its result has a place among the messages, see `arrive/4`.
   """
   @type call_status ::
-          :pending | :approved | :denied | :ok | :error | :interrupted | :cancelled | :unknown
+          :pending
+          | :approved
+          | :denied
+          | :ok
+          | :error
+          | :interrupted
+          | :cancelled
+          | :unknown
+          | :waiting
+
+  @typedoc "A call that waits or waited for a late result, see `late_calls/2`."
+  @type late_call :: %{
+          required(:id) => String.t(),
+          required(:name) => atom() | String.t(),
+          required(:arguments) => map() | String.t(),
+          required(:iteration) => pos_integer(),
+          required(:for) => term(),
+          required(:handle) => String.t() | nil,
+          required(:deadline) => DateTime.t() | nil,
+          required(:state) => :open | :elsewhere | :arrived | :placed,
+          optional(:result) => {:ok, term()} | {:error, term()},
+          optional(:at) => DateTime.t(),
+          optional(:from) => term(),
+          optional(:placed) => pos_integer()
+        }
 
   @typedoc "A decision about a tool call, see `tool_call_decision/2`."
   @type decision :: %{
@@ -282,6 +307,121 @@ defmodule AshAgent.Context.Calls do
   @spec tool_call_decision(Context.t(), String.t()) :: decision() | nil
   def tool_call_decision(%Context{ref: ref}, id) when is_binary(id),
     do: ref |> Native.context_call_decision(id) |> Reply.ok!()
+
+  @doc """
+  Takes a late result for a call that waits, and returns `{:ok, context}`.
+
+  A call waits if its result in `AshAgent.Context.add_tool_results/3` was `{:waiting, %{for: term, handle: text, deadline: time}}`. The
+  iteration then completes as with any result, and the conversation goes on: requests show a fixed placeholder in the slot, for ever.
+  Name the call by its id, or with `{:handle, handle}`. A model may use an id again, and after a rewind it does: the handle names
+  this start of the call, so give each start its own.
+
+  `result` is `{:ok, term}`, `{:error, reason}`, `{:unknown, reason}` or, to call it off, `{:cancelled, reason}`. While other calls of
+  the same message are pending, it fills the slot as any result does. Later it is kept until `place_arrivals/2` gives it a place
+  behind all messages. `AshAgent.Context.add_tool_results/3` and `AshAgent.Context.add_user_message/3` do that as well, the latter in
+  front of the user's message. The same result again changes nothing.
+
+  What the model reads is a message of its own that names the call. Texts that look like it are escaped in results and in users'
+  messages, so no tool can make one. A call of OpenAI Responses with `async: true` gets an output there instead, and no placeholder.
+
+  Returns `{:error, %AshAgent.Context.Error{}}` with `{:late_tool_result, call, why}` if the result is not taken:
+
+    * `:answered` - the call has another result;
+    * `:cancelled` - it was called off;
+    * `:elsewhere` - it waits in the conversation that this one was forked from;
+    * `:rewound` - the conversation was rewound to before it;
+    * `:unknown` - no call of this name waited here;
+    * `:ambiguous` - several calls with this id wait: use the handle.
+
+  ## Options
+
+  #{Options.docs(:arrive)}
+
+  ## Examples
+
+      iex> alias AshAgent.Context
+      iex> context = Context.new("Build it") |> Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      iex> context = Context.add_tool_results(context, [{"a", {:waiting, %{for: "ci", handle: "build 7"}}}])
+      iex> context = Context.add_assistant_message(context, "I started the build.")
+      iex> {:ok, context} = Context.Calls.arrive(context, {:handle, "build 7"}, {:ok, "green"}, from: "ci")
+      iex> context = Context.Calls.place_arrivals(context)
+      iex> [%{content: [%{tool_use_id: "a", content: "green"}], arrival: %{from: "ci", iteration: 1}}] = Context.get_iteration_messages(context, 3)
+      iex> {:error, error} = Context.Calls.arrive(context, "a", {:ok, "red"})
+      iex> error.reason
+      {:late_tool_result, "a", :answered}
+  """
+  @doc since: "0.1.0"
+  @spec arrive(Context.t(), String.t() | {:handle, String.t()}, term(), keyword()) ::
+          {:ok, Context.t()} | {:error, Error.t()}
+  def arrive(context, call, result, opts \\ [])
+
+  def arrive(%Context{} = context, {:handle, handle}, result, opts) when is_binary(handle),
+    do: arrive(context, true, handle, result, opts)
+
+  def arrive(%Context{} = context, id, result, opts) when is_binary(id),
+    do: arrive(context, false, id, result, opts)
+
+  defp arrive(%Context{ref: ref} = context, handle?, name, result, opts) do
+    opts = Options.validate!(opts, :arrive)
+
+    ref
+    |> Native.context_arrive(handle?, name, result, opts[:from], opts[:at])
+    |> Reply.put_at(context)
+  end
+
+  @doc """
+  Gives the late results that have arrived a place behind all messages, and returns the new context.
+
+  Call it before a request. Do not call it while an answer is under way: that was made without them, so they belong behind it. They
+  open an iteration where a user's message would, but begin no turn. The context stays as it is if there are none.
+
+  Raises `AshAgent.Context.Error` with `{:pending_tool_calls, ids}` while calls are pending. `arrive/4` has an example.
+
+  ## Options
+
+  #{Options.docs(:change)}
+  """
+  @doc since: "0.1.0"
+  @spec place_arrivals(Context.t(), keyword()) :: Context.t()
+  def place_arrivals(%Context{ref: ref} = context, opts \\ []),
+    do: ref |> Native.context_place_arrivals(Options.time!(opts)) |> Reply.put!(context)
+
+  @doc """
+  Returns the calls that wait or waited for a late result, oldest first.
+
+  Each has what it waits for, its `:iteration` and its `:state`: `:open`, `:elsewhere` (it waits in the conversation that this one was
+  forked from), `:arrived` (its result has no place yet, see `place_arrivals/2`) or `:placed`. If there is a result, `:at` and
+  `:from` say when it arrived and from whom, and `:placed` is the iteration where it stands. With a state, only those are returned.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Build it") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:waiting, %{for: "ci"}}}])
+      iex> AshAgent.Context.Calls.late_calls(context, :open)
+      [%{id: "a", name: :build, arguments: %{}, iteration: 1, for: "ci", handle: nil, deadline: nil, state: :open}]
+      iex> context |> AshAgent.Context.fork() |> AshAgent.Context.Calls.late_calls(:open)
+      []
+  """
+  @doc since: "0.1.0"
+  @spec late_calls(Context.t(), :open | :elsewhere | :arrived | :placed | nil) :: [late_call()]
+  def late_calls(%Context{ref: ref}, state \\ nil)
+      when state in [nil, :open, :elsewhere, :arrived, :placed],
+      do: ref |> Native.context_late_calls(state) |> Reply.ok!()
+
+  @doc """
+  Leaves the calls that wait to another context of the same conversation, and returns the new context.
+
+  Their results are refused here, as `:elsewhere`. `AshAgent.Context.fork/2` and `AshAgent.ChatContext.branch/3` do this, so that one
+  payment is answered once.
+
+  ## Options
+
+  #{Options.docs(:change)}
+  """
+  @doc since: "0.1.0"
+  @spec leave_late_calls(Context.t(), keyword()) :: Context.t()
+  def leave_late_calls(%Context{ref: ref} = context, opts \\ []),
+    do: ref |> Native.context_leave_waiting(Options.time!(opts)) |> Reply.put!(context)
 
   @doc """
   Returns when the tool of a call started and ended, or `nil` if that is not known.

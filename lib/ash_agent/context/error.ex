@@ -12,6 +12,8 @@ defmodule AshAgent.Context.Error do
   @type reason ::
           {:unknown_tool_call, id :: String.t(), pending :: [String.t()]}
           | {:tool_call_already_answered, id :: String.t(), pending :: [String.t()]}
+          | {:late_tool_result, call :: String.t(),
+             why :: :answered | :cancelled | :elsewhere | :rewound | :unknown | :ambiguous}
           | {:duplicate_tool_result, id :: String.t()}
           | {:no_tool_results, pending :: [String.t()]}
           | {:no_pending_tool_calls, given :: [String.t()]}
@@ -25,7 +27,7 @@ defmodule AshAgent.Context.Error do
           | {:invalid, path :: list(), expected :: String.t()}
           | {:unknown_iteration, number :: integer(), Range.t()}
           | {:illegal_status, id :: String.t(), from :: atom(),
-             to :: :asked | :approved | :denied | :answered}
+             to :: :asked | :approved | :denied | :answered | :waiting}
           | {:not_a_question, id :: String.t()}
           | {:is_a_question, id :: String.t()}
           | {:other_arguments, id :: String.t(), paths :: [list()]}
@@ -67,6 +69,9 @@ defmodule AshAgent.Context.Error do
       {:tool_call_already_answered, id, pending} ->
         "the tool call #{inspect(id)} already has a result, and results are final; #{describe_pending(pending)}. " <>
           "Leave this result out"
+
+      {:late_tool_result, call, why} ->
+        "the late result for the call #{inspect(call)} was not taken: " <> late(why)
 
       {:duplicate_tool_result, id} ->
         "the tool call #{inspect(id)} was given two results; give it one"
@@ -215,6 +220,22 @@ defmodule AshAgent.Context.Error do
         inspect(reason)
     end
   end
+
+  defp late(:answered),
+    do: "it has another result, and results are final. Tell whoever brought it"
+
+  defp late(:cancelled), do: "it was called off. Tell whoever brought it"
+
+  defp late(:elsewhere),
+    do: "it waits in the conversation that this one was forked from. Give it to that one"
+
+  defp late(:rewound), do: "the conversation was rewound to before it"
+
+  defp late(:unknown),
+    do: "no call of this name waited here. AshAgent.Context.Calls.late_calls/2 has those that did"
+
+  defp late(:ambiguous),
+    do: "several calls with this id wait. Name its handle: {:handle, handle}"
 
   defp describe_pending([]), do: "no call is pending"
   defp describe_pending(ids), do: "pending calls are #{inspect(ids)}"

@@ -131,6 +131,10 @@ defmodule AshAgent.Context.Options do
        "whether the call is a question, which somebody answers with `AshAgent.Context.Calls.answer_tool_call/4`. It is never run."},
       {:at, at()}
     ],
+    arrive: [
+      {:from, :any, "who brings the result. Defaults to `nil`."},
+      {:at, time(), "when it arrived. Defaults to now."}
+    ],
     fetch_cost: AshAgent.Prices.schema() ++ [since: first_counted()],
     put_request: [
       {:keep, {:in, [:whole, :hashes]}, [default: :whole],

@@ -5,6 +5,7 @@ pub mod cache;
 pub mod cause;
 pub mod cost;
 pub mod inputs;
+mod late;
 pub(crate) mod log_text;
 pub(crate) mod masked;
 mod note;
@@ -29,6 +30,7 @@ use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::Exchange;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
+use crate::log::late::CallKey;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
@@ -118,7 +120,8 @@ impl Context {
         Ok(context)
     }
 
-    /// Adds a user message: to the next iteration, or to the current one when no model has spoken in it.
+    /// Adds a user message: to the next iteration, or to the current one when no model has spoken in it. Late results that have
+    /// arrived come before it.
     ///
     /// # Errors
     /// [`Error::PendingToolCalls`], [`Error::InvalidPart`].
@@ -129,6 +132,7 @@ impl Context {
             if self.current().has_assistant() || self.is_closed() {
                 next.log.complete(stamp.at);
             }
+            next.log.append_arrivals();
             next.log.append(message);
             next.compare_new(self);
         }))
@@ -171,12 +175,12 @@ impl Context {
     }
 
     /// Fills slots of pending calls; when no call is pending any more, completes the iteration and
-    /// opens the next.
+    /// opens the next. Results of calls that wait are taken as by [`Context::arrive`], and get their place if nothing is pending.
     ///
     /// # Errors
     /// [`Error::InvalidToolResult`], [`Error::InvalidPart`], [`Error::NoToolResults`],
     /// [`Error::NoPendingToolCalls`], [`Error::UnknownToolCall`],
-    /// [`Error::ToolCallAlreadyAnswered`], [`Error::DuplicateToolResult`].
+    /// [`Error::ToolCallAlreadyAnswered`], [`Error::DuplicateToolResult`], [`Error::LateToolResult`].
     pub fn add_tool_results(&self, results: Value, stamp: Stamp) -> Result<Self, Error> {
         let results = read_results(results)?;
         if results.is_empty() {
@@ -184,7 +188,53 @@ impl Context {
                 pending: self.current().pending_ids(),
             });
         }
-        self.fill(results, stamp)
+        let used = self
+            .log
+            .find_used_handle(results.iter().map(|(_, outcome)| outcome));
+        if let Some(position) = used {
+            return Err(Error::InvalidToolResult {
+                position,
+                key: Value::atom("handle"),
+            });
+        }
+        let is_late = |(id, outcome): &(Box<str>, Outcome)| {
+            outcome.status != Status::Waiting && self.answers_late(id)
+        };
+        let (late, now): (Vec<_>, Vec<_>) = match self.log.held_waiting() {
+            true => results.into_iter().partition(is_late),
+            false => (Vec::new(), results),
+        };
+        let at = stamp.at;
+        let has_late = !late.is_empty();
+        let mut next = match now.is_empty() {
+            true => self.clone(),
+            false => self.fill(now, stamp)?,
+        };
+        for (id, outcome) in late {
+            next = next.take_late(&CallKey::Id(id), outcome, Value::Nil, at)?;
+        }
+        // What comes while calls are pending gets its place behind their results.
+        let is_placed = next.log.held_waiting() && next.current().count_pending() == 0;
+        match is_placed && (has_late || next.current_iteration() > self.current_iteration()) {
+            true => next.place_arrivals(at),
+            false => Ok(next),
+        }
+    }
+
+    /// Returns true if a result of this id is for a call that waits, and not for a pending one.
+    fn answers_late(&self, id: &str) -> bool {
+        let last = self
+            .current()
+            .last()
+            .filter(|_| self.current().count_pending() > 0);
+        let slot =
+            last.and_then(|last| Some((last.message.find_call(id)?, last.exchange.as_deref()?)));
+        match slot {
+            Some((slot, exchange)) => exchange
+                .slot(slot)
+                .is_some_and(|outcome| outcome.status == Status::Waiting),
+            None => self.log.knows_waiting(&CallKey::Id(id.into())),
+        }
     }
 
     fn fill(&self, results: Vec<(Box<str>, Outcome)>, stamp: Stamp) -> Result<Self, Error> {
@@ -354,7 +404,7 @@ impl Context {
     /// Returns a conversation of its own that goes on from here, under another id.
     ///
     /// Calls that wait for their results have to be approved again: an approval is for one run. Whoever was
-    /// asked about one still is.
+    /// asked about one still is. Those that wait for a late result are left to this conversation.
     ///
     /// # Complexity
     /// O(calls of the last message)
@@ -368,6 +418,7 @@ impl Context {
             }));
             fork.log.id = id.into();
             fork.log.created_at = at;
+            fork.log.leave_waiting();
             if self.current().count_pending() > 0 {
                 fork.log.update_exchange(Exchange::ask_again);
                 fork.compare_new(self);

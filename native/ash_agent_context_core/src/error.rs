@@ -63,6 +63,8 @@ errors! {
     DuplicateToolResult { id: Box<str> } = "duplicate_tool_result",
     /// An empty list of results, while these ids wait for one.
     NoToolResults { pending: Vec<Box<str>> } = "no_tool_results",
+    /// A late result for a call, named by its id or its handle, and why it is not taken: see [`crate::Refusal`].
+    LateToolResult { call: Box<str>, why: &'static str } = "late_tool_result",
     /// Results for these ids, although no call waits for one.
     NoPendingToolCalls { given: Vec<Box<str>> } = "no_pending_tool_calls",
     /// A message, or a request, while the calls of these ids wait for their results.

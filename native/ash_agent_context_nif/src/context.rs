@@ -1,7 +1,8 @@
 //! NIFs for conversations: adding messages and results, reading them, and deciding about calls.
 
 use ash_agent_context_core::{
-    Context, Cost, Defaults, Error, Iteration, Origin, Stamp, Time, ToolCall, Value,
+    CallKey, Context, Cost, Defaults, Entry, Error, Iteration, LateState, Origin, Stamp, Time,
+    ToolCall, Value,
 };
 use rustler::Term;
 
@@ -29,6 +30,31 @@ pub fn interrupt(
         true => context.cancel(&reason, stamp),
         false => context.interrupt(&reason, stamp),
     })
+}
+
+/// Takes a late result. The call is named by its id or by a handle.
+pub fn arrive(
+    context: &Context,
+    is_handle: bool,
+    name: String,
+    result: Value,
+    from: Value,
+    at: Time,
+) -> Result<Context, Error> {
+    let name = name.into_boxed_str();
+    let key = match is_handle {
+        true => CallKey::Handle(name),
+        false => CallKey::Id(name),
+    };
+    context.arrive(&key, result, from, at)
+}
+
+/// Returns the calls that wait or waited; only those in this state, if one is given.
+pub fn late_calls(context: On<'_, Context>, state: Option<LateState>) -> Term<'_> {
+    let encoder = context.encoder();
+    let calls = context.late_calls();
+    let calls = calls.filter(|call| state.is_none_or(|state| call.state == state));
+    encoder.list(calls.map(|call| encoder.late_call(&call)))
 }
 
 pub fn rewind(context: On<'_, Context>, to: i64) -> Result<Context, NifError> {
@@ -87,7 +113,7 @@ pub fn iterations(context: On<'_, Context>) -> Term<'_> {
 
 pub fn tool_calls(context: On<'_, Context>) -> Term<'_> {
     let last = context.current().last().into_iter();
-    let calls = last.flat_map(|entry| entry.message.calls.iter());
+    let calls = last.flat_map(Entry::said_calls);
     context.encoder().calls(calls)
 }
 

@@ -1,8 +1,9 @@
 //! The neutral form: iterations and messages as Elixir sees them.
 
 use ash_agent_context_core::{
-    Content, Context, Exchange, Iteration, Map, Message, MessageRef, Metadata, Name, Outcome,
-    Output, Part, PartKind, Role, Seen, Shown, Source, ToolCall, Value,
+    Content, Context, Entry, Exchange, Iteration, LateCall, Map, Message, MessageRef, Metadata,
+    Name, Outcome, Output, Part, PartKind, Role, Seen, Shown, Source, Status, ToolCall, Value,
+    Wait,
 };
 use rustler::types::atom::{self, Atom};
 use rustler::{Encoder as _, Term};
@@ -75,7 +76,22 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let message = self.plain(Role::User, self.list(results));
         let metadata = exchange.metadata.as_ref();
         let metadata = metadata.map(|of| (atoms::metadata(), self.map(of)));
-        encode::with(message, metadata.into_iter())
+        let late = exchange.arrival.zip(calls.first().zip(exchange.slot(0)));
+        let late = late.map(|(place, (call, outcome))| {
+            let mut fields = FieldTerms::new(self.env());
+            fields.put(atoms::id(), self.text(&call.id));
+            fields.put(atoms::iteration(), place.iteration);
+            self.put_arrived(&mut fields, outcome);
+            (atoms::arrival(), fields.end())
+        });
+        encode::with(message, metadata.into_iter().chain(late))
+    }
+
+    fn put_arrived(&self, fields: &mut FieldTerms<'e>, outcome: &'r Outcome) {
+        if let Some(arrived) = outcome.arrived() {
+            fields.put(atoms::at(), arrived.at);
+            fields.put(atoms::from(), self.value(&arrived.from));
+        }
     }
 
     /// Encodes a message with nothing but its content.
@@ -229,10 +245,16 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Encodes one iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
-        let calls = iteration.calls().map(|(call, outcome)| {
+        let calls = iteration.entries().flat_map(Entry::calls);
+        let calls = calls.map(|(call, outcome)| {
             let mut fields = self.call(call);
             let result = outcome.map(|outcome| self.outcome(outcome));
             fields.put(atoms::result(), result);
+            if let Some(outcome) = outcome.filter(|outcome| outcome.arrived().is_some()) {
+                let mut arrived = FieldTerms::new(self.env());
+                self.put_arrived(&mut arrived, outcome);
+                fields.put(atoms::arrived(), arrived.end());
+            }
             fields.end()
         });
         map!(
@@ -259,11 +281,41 @@ impl<'r, 'e> Encoder<'r, 'e> {
             true => atoms::error(),
             false => atoms::ok(),
         };
+        if let (Status::Waiting, Some(wait)) = (outcome.status, outcome.wait()) {
+            return (atoms::waiting(), self.wait(wait).end()).encode(self.env());
+        }
         let output = match &outcome.output {
             Output::Value(value) => self.value(value),
             Output::Parts(parts) => self.parts(parts),
         };
         (tag, output).encode(self.env())
+    }
+
+    fn wait(&self, wait: &'r Wait) -> FieldTerms<'e> {
+        let mut fields = FieldTerms::new(self.env());
+        fields.put(atoms::for_(), self.value(&wait.what));
+        let handle = wait.handle.as_deref().map(|handle| self.text(handle));
+        fields.put(atoms::handle(), handle);
+        fields.put(atoms::deadline(), wait.deadline);
+        fields
+    }
+
+    /// Encodes a call that waits or waited.
+    pub fn late_call(&self, late: &LateCall<'r>) -> Term<'e> {
+        let mut fields = self.wait(late.wait);
+        fields.put(atoms::id(), self.text(&late.call.id));
+        fields.put(atoms::name(), self.name(&late.call.name));
+        fields.put(atoms::arguments(), self.value(&late.call.arguments.value));
+        fields.put(atoms::iteration(), late.iteration);
+        fields.put(atoms::state(), late.state);
+        if let Some(outcome) = late.outcome {
+            fields.put(atoms::result(), self.outcome(outcome));
+            self.put_arrived(&mut fields, outcome);
+        }
+        if let Some(placed) = late.placed {
+            fields.put(atoms::placed(), placed);
+        }
+        fields.end()
     }
 
     /// Encodes metadata.

@@ -127,6 +127,12 @@ nifs! {
     context_last_common(context, other) Whole = Context::last_common;
     context_equal(context, other) Whole = Context::eq;
 
+    // Late results.
+    context_arrive(context, is_handle, name, result: Results, from, at) Log = context::arrive;
+    context_place_arrivals(context, at) Log = Context::place_arrivals;
+    context_leave_waiting(context, at) Log = Context::leave_waiting;
+    context_late_calls(context, state) Messages = context::late_calls;
+
     // Decisions about calls.
     context_ask(context, id, arguments, question, at) Log = Context::ask;
     context_ask_again(context, at) Log = Context::ask_again;

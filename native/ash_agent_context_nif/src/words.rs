@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use ash_agent_context_core::{
     Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing,
-    Look, MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role, ShorteningKind, Status,
-    Structs, Thinking,
+    LateState, Look, MediaClass, Method, Pressure, Prompt, Provider, RepairKind, Role,
+    ShorteningKind, Status, Structs, Thinking,
 };
 use rustler::{Atom, Env, OwnedEnv, Term};
 
@@ -59,7 +59,7 @@ macro_rules! words {
 }
 
 words! {
-    Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, Look, MediaClass, Method, Pressure, Prompt,
+    Approvals, CallKind, Cause, ChangeKind, Check, Due, FactKind, FactState, Fate, Finish, Framing, LateState, Look, MediaClass, Method, Pressure, Prompt,
     Provider, RepairKind, Role, ShorteningKind, Status, Structs, Thinking,
 }
 

@@ -6,7 +6,7 @@ defmodule AshAgent.GuidesTest do
   @results ~r/^#=> /m
 
   @here Enum.map(
-          ~w(budgets tokens recall costs cache masks request-changes untrusted),
+          ~w(budgets tokens recall costs cache masks request-changes untrusted late),
           &"../../guides/#{&1}.md"
         ) ++
           Enum.map(~w(answers partial-answers after-a-crash erase), &"guides/#{&1}.md")

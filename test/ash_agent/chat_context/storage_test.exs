@@ -439,7 +439,7 @@ defmodule AshAgent.ChatContext.StorageTest do
             {["version"], nil, ["version"]},
             {["version"], 1.0, ["version"]},
             {["version"], "1", ["version"]},
-            {["version"], 2, ["version"]},
+            {["version"], 3, ["version"]},
             {["id"], nil, ["id"]},
             {["id"], "", ["id"]},
             {["id"], 7, ["id"]},
@@ -493,7 +493,7 @@ defmodule AshAgent.ChatContext.StorageTest do
       for wrong <- [nil, 1, "x", [], :a, self(), ~D[2026-01-01], {1}, chat(), [dump]],
           do: assert({:invalid, [], _} = error(wrong))
 
-      assert {:invalid, ["version"], newer} = error(Map.put(dump, "version", 2))
+      assert {:invalid, ["version"], newer} = error(Map.put(dump, "version", 3))
       assert newer =~ "a newer release of ash_agent_context wrote this"
       assert error(%{}) == {:invalid, ["version"], "the version of the format, 1"}
       assert reason_of(fn -> ChatContext.load!(%{}) end) == error(%{})

@@ -98,7 +98,11 @@ defmodule AshAgent.Context.HandleTest do
       tool_call_decision: ["a"],
       tool_call_times: ["a"],
       tool_call_status: ["a"],
-      undecided_tool_calls: []
+      undecided_tool_calls: [],
+      arrive: ["a", {:ok, 1}],
+      late_calls: [],
+      leave_late_calls: [],
+      place_arrivals: []
     ],
     Context.View => [
       clear_tool_results: [[keep: 1]],

@@ -111,11 +111,14 @@ defmodule AshAgent.Context.RequestsPropertyTest do
   defp generate(provider, seed, number) do
     :rand.seed(:exsss, {seed, :erlang.phash2(provider), number})
     script = ContextGenerators.script(2 + rem(number, 12))
+    late? = rem(number, 3) == 0
+    script = if late?, do: ContextGenerators.with_late(script), else: script
+    more = ContextGenerators.steps(1 + rem(number, 3))
 
     %{
       provider: provider,
       script: if(rem(number, 2) == 0, do: ContextGenerators.with_views(script), else: script),
-      more: ContextGenerators.steps(1 + rem(number, 3)),
+      more: if(late?, do: ContextGenerators.late_steps(more), else: more),
       views: ContextGenerators.view_steps(),
       opts: ContextGenerators.options(provider),
       body: ContextGenerators.body(provider),
@@ -392,6 +395,7 @@ defmodule AshAgent.Context.RequestsPropertyTest do
     lost_texts =
       for content <- Enum.map(messages, & &1.content) ++ Enum.filter(results, &is_binary/1),
           text <- texts_of(content),
+          not open?(text, provider),
           not String.contains?(sent, text),
           do: {:text_lost, inspect(text, printable_limit: 200)}
 
@@ -405,6 +409,10 @@ defmodule AshAgent.Context.RequestsPropertyTest do
 
     lost_texts ++ lost_images
   end
+
+  # A call that stays open has nothing in its place.
+  defp open?(text, provider),
+    do: provider == :openai_responses and text =~ "This call is still running."
 
   # A body that says less than the conversation has a report.
   defp silent(context, part, provider, opts) do

@@ -157,7 +157,7 @@ defmodule AshAgent.Context.StorageTest do
 
   describe "a format" do
     test "of a newer version is refused with words that say so" do
-      dump = Context.new("hi") |> Context.dump() |> Map.put("version", 2)
+      dump = Context.new("hi") |> Context.dump() |> Map.put("version", 3)
       assert {:error, %Error{reason: {:invalid, ["version"], _}} = error} = Context.load(dump)
       assert Exception.message(error) =~ "a newer release of ash_agent_context wrote this"
     end

@@ -282,7 +282,7 @@ impl Context {
     /// As [`Context::tool_call_status`].
     #[must_use]
     pub fn tool_call_decision(&self, id: &str) -> Option<&Decision> {
-        let (slot, _, exchange) = self.find_call(id)?;
+        let (slot, _, exchange) = self.find_first(id, |entry| !entry.message.is_arrival())?;
         exchange.decision(slot)
     }
 
@@ -314,9 +314,19 @@ impl Context {
     }
 
     fn find_call(&self, id: &str) -> Option<(usize, &ToolCall, &Exchange)> {
+        self.find_first(id, |_| true)
+    }
+
+    /// Returns the newest call of an id in such a message. A late result stands beside its call once more.
+    fn find_first(
+        &self,
+        id: &str,
+        is_meant: impl Fn(&Entry) -> bool,
+    ) -> Option<(usize, &ToolCall, &Exchange)> {
         self.log
             .iterations_back()
             .flat_map(|iteration| iteration.entries().rev())
+            .filter(|entry| is_meant(entry))
             .find_map(|entry| place(entry, id))
     }
 }

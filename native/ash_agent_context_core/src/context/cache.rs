@@ -232,6 +232,10 @@ impl Context {
                     return count;
                 }
                 let calls = entry.message.calls.len();
+                if entry.message.is_arrival() {
+                    count += 1;
+                    continue;
+                }
                 // The results stand behind the calls.
                 let calls = if as_run { calls.min(1) } else { calls };
                 count += entry.message.content.count_parts() + 2 * calls;

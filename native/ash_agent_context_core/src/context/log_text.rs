@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::log::call::ToolCall;
 use crate::log::decision::Decision;
 use crate::log::exchange::Entry;
-use crate::log::message::{Message, Outcome, Output, Role};
+use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part};
 use crate::value::{json, letters, wording, Value};
 use crate::view::masks::Masks;
@@ -36,10 +36,11 @@ impl<'a> LogText<'a> {
             let exchange = entry.exchange.as_deref();
             let decision = exchange.and_then(|exchange| exchange.decision(nth));
             let decision = decision.map(|decision| Self::Decision(slot, call, decision));
-            let result = outcome.map(|outcome| Self::Result(slot, call, outcome));
-            std::iter::once(Self::Call(slot, call))
-                .chain(decision)
-                .chain(result)
+            let result = outcome.filter(|outcome| outcome.status != Status::Waiting);
+            let result = result.map(|outcome| Self::Result(slot, call, outcome));
+            // A late result repeats its call.
+            let said = (!entry.message.is_arrival()).then_some(Self::Call(slot, call));
+            said.into_iter().chain(decision).chain(result)
         });
         message.into_iter().chain(calls)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::context::masked::masked_blocks;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::log::message::Message;
+use crate::log::message::{Message, Outcome, Status};
 use crate::value::time::Time;
 use crate::value::Size;
 use crate::view::cover::Cover;
@@ -438,10 +438,12 @@ impl Context {
                 continue;
             }
             let calls = iteration.calls();
-            let answered: Vec<bool> = calls.map(|(_, outcome)| outcome.is_some()).collect();
-            let waiting = answered.iter().position(|answered| !answered);
+            let answered: Vec<_> = calls.map(|(_, outcome)| outcome).collect();
+            let waiting = answered.iter().position(Option::is_none);
+            // The placeholder of a call that waits is no result.
+            let is_result = |of: &Outcome| of.status != Status::Waiting;
             let slots = answered.iter().enumerate().rev();
-            for (call, _) in slots.filter(|(_, answered)| **answered) {
+            for (call, _) in slots.filter(|(_, outcome)| outcome.is_some_and(is_result)) {
                 if keep == 0 {
                     let calls = waiting.map_or(call + 1, |first| first.min(call + 1));
                     return Some((iteration.number, calls));

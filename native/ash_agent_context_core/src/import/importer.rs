@@ -10,6 +10,7 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::ids::file_names;
 use crate::log::iteration::Iteration;
+use crate::log::late::Wait;
 use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
@@ -24,6 +25,7 @@ use crate::import::written::Written;
 use crate::provider::dialect::facts::CHAT;
 use crate::provider::facts::{Facts, Rule};
 use crate::provider::foreign::{declined_call, into_parts, plain_content};
+use crate::provider::late::stays_open;
 use crate::provider::listener::{Listen, ReadResult};
 use crate::view::checking::Checking;
 
@@ -202,6 +204,11 @@ impl Importer {
         exchanged.calls.get(slot).is_some_and(ToolCall::is_async)
     }
 
+    /// Returns whether a call may be without a result in the middle of a history.
+    fn stays_open(&self, call: &ToolCall) -> bool {
+        self.provider.is_some_and(|of| stays_open(call, of))
+    }
+
     /// Returns the conversation, with its repairs and the `rest` of the request.
     pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
         let mut context = Context::empty(defaults.id, defaults.at);
@@ -252,9 +259,8 @@ impl Importer {
                 ReadMessage::Assistant(exchanged) => {
                     let is_last = at == last;
                     let has_calls = !exchanged.calls.is_empty();
-                    let pending = is_last && exchanged.filled < exchanged.calls.len();
                     self.append(&mut context, exchanged, is_last, original, of_results);
-                    if has_calls && !pending {
+                    if has_calls && context.current().count_pending() == 0 {
                         context.log.complete(defaults.at);
                     }
                 }
@@ -296,7 +302,10 @@ impl Importer {
                 }
             };
             let (message, results) = (message_number(entry), results_number(entry));
-            if exchanged.filled < exchanged.calls.len() {
+            let lacks = |(call, slot): (&ToolCall, &Option<ReadResult>)| {
+                slot.is_none() && !self.stays_open(call)
+            };
+            if exchanged.calls.iter().zip(&exchanged.slots).any(lacks) {
                 elements.change(message);
                 elements.change(results);
             }
@@ -326,6 +335,7 @@ impl Importer {
         for (slot, (answer, call)) in slots.enumerate() {
             let outcome = match answer {
                 Some(answer) => Outcome::new(answer.status, answer.output),
+                None if self.stays_open(call) => Outcome::waiting(Wait::default()),
                 None if is_last => continue,
                 None => {
                     self.repairs.push(Repair {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::log::call::ToolCall;
 use crate::log::decision::{Decision, Decisions};
 use crate::log::entries::Entries;
+use crate::log::late::CallPlace;
 use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::original::Original;
@@ -41,6 +42,10 @@ pub struct Exchange {
     filled: usize,
     /// The application's own metadata on the results.
     pub metadata: Option<Map>,
+    /// The call that waited for the one result, which stands alone.
+    pub arrival: Option<CallPlace>,
+    /// True if a call waits or waited for its result.
+    pub(crate) has_waited: bool,
     /// The elements it was imported from.
     pub(crate) original: Option<Original>,
     pub(crate) pieces: Pieces,
@@ -54,6 +59,7 @@ impl PartialEq for Exchange {
         self.slots == other.slots
             && self.decisions == other.decisions
             && self.metadata == other.metadata
+            && self.arrival == other.arrival
             && self.original == other.original
     }
 }
@@ -133,10 +139,16 @@ impl Exchange {
             Some(before) => self.answers = self.answers.minus(before.size()),
             None => self.filled += 1,
         }
+        self.has_waited |= outcome.wait().is_some();
         self.longest = self.longest.max(outcome.longest());
         self.answers = self.answers.plus(outcome.size());
         self.slots.set(slot, Some(outcome));
         self.original = None; // imported results are complete; these are others
+    }
+
+    /// Returns the place of the call that a late result is for, if the conversation has it.
+    pub(crate) fn late_place(&self) -> Option<CallPlace> {
+        self.arrival.filter(|place| place.iteration > 0)
     }
 
     pub(crate) fn add_metadata(&mut self, metadata: Option<Map>) {
@@ -165,12 +177,25 @@ pub enum MessageRef<'a> {
 }
 
 impl Entry {
-    /// Returns the message and, once a slot is filled, the results after it.
+    /// Returns the message and, once a slot is filled, the results after it. A result that arrived late stands alone.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = MessageRef<'_>> {
         let results = self.exchange.as_deref();
         let results = results.filter(|exchange| exchange.filled > 0);
         let results = results.map(|results| MessageRef::Results(&self.message.calls, results));
-        std::iter::once(MessageRef::Added(&self.message)).chain(results)
+        let added = (!self.message.is_arrival()).then_some(MessageRef::Added(&self.message));
+        added.into_iter().chain(results)
+    }
+
+    /// Returns true if its call is in the conversation already: it is a result that arrived late.
+    pub(crate) fn repeats_call(&self) -> bool {
+        let exchange = self.exchange.as_deref();
+        exchange.and_then(Exchange::late_place).is_some()
+    }
+
+    /// Returns the calls of a message of the model.
+    pub fn said_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        let calls = self.message.calls.iter();
+        calls.filter(|_| !self.message.is_arrival())
     }
 
     /// Returns each call with its result.

@@ -9,8 +9,9 @@ use crate::log::entries::Entries;
 use crate::log::exchange::{Entry, Exchange, MessageRef};
 use crate::log::failed::Failures;
 use crate::log::ids::Ids;
+use crate::log::kind::CallKind;
 use crate::log::marks::Marks;
-use crate::log::message::{Message, Outcome, Role};
+use crate::log::message::{Message, Outcome, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::original::Original;
 use crate::log::piece::Pieces;
@@ -216,7 +217,7 @@ impl Iteration {
         self.size = self.size.plus(message.size());
         self.calls += message.calls.len();
         self.has_assistant |= message.role == Role::Assistant;
-        if message.role == Role::User {
+        if message.role == Role::User && !message.is_arrival() {
             self.turn = self.number;
         }
         if let Some(exchange) = entry.exchange.as_deref() {
@@ -341,7 +342,7 @@ impl Iteration {
         let answered = entry.exchange.as_deref();
         let mut given = (results.len() > FEW).then(HashSet::new);
         let mut places = Vec::with_capacity(results.len());
-        for (id, _) in &results {
+        for (id, outcome) in &results {
             let Some(place) = entry.message.find_call(id) else {
                 return Err(Error::UnknownToolCall {
                     id: id.clone(),
@@ -359,6 +360,16 @@ impl Iteration {
                 return Err(Error::ToolCallAlreadyAnswered {
                     id: id.clone(),
                     pending: self.pending_ids(),
+                });
+            }
+            // Nothing can be shown in the place of a person's word to a provider.
+            let call = entry.message.calls.get(place);
+            let is_word = call.is_some_and(|call| call.kind == CallKind::McpApproval);
+            if is_word && outcome.status == Status::Waiting {
+                return Err(Error::IllegalStatus {
+                    id: id.clone(),
+                    from: "pending",
+                    to: Status::Waiting.name(),
                 });
             }
             places.push(place);

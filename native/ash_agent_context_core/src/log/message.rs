@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::log::call::{Places, ToolCall};
+use crate::log::late::Late;
 use crate::log::memo::Memo;
 use crate::log::original::Original;
 use crate::log::part::{sum_parts, Content, Part, Place};
@@ -129,6 +130,11 @@ impl Message {
         self.role == Role::Assistant && self.calls.is_empty() && !self.is_interrupted() && ends
     }
 
+    /// Returns true if it only holds a result that arrived late: no user said it.
+    pub(crate) fn is_arrival(&self) -> bool {
+        self.role == Role::User && !self.calls.is_empty()
+    }
+
     /// Returns true if the message broke off before it was complete.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
@@ -200,6 +206,8 @@ words! {
         Denied = "denied",
         /// It was started, and how it ended is not known.
         Unknown = "unknown",
+        /// Not yet: its result comes later.
+        Waiting = "waiting",
     }
 }
 
@@ -220,6 +228,8 @@ pub struct Outcome {
     /// The arguments that a person wrote in the place of the model's, which reads of them before the result. With parts, that is the
     /// first of these.
     pub(crate) edited: Option<Value>,
+    /// What its call waits for, and how it came, if it is late.
+    pub late: Option<Box<Late>>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
     /// The text for the model, where it differs from the output. Made with the result, so that reading a conversation copies
@@ -275,6 +285,7 @@ impl Outcome {
             ran: None,
             error_type: None,
             edited: None,
+            late: None,
             extra: None,
             text: describe(status, &output),
             output,
@@ -285,6 +296,12 @@ impl Outcome {
     pub(crate) fn with_extra(mut self, extra: Option<Map>) -> Self {
         self.size = self.size.plus(extra.iter().map(Map::size).sum());
         self.extra = extra;
+        self
+    }
+
+    pub(crate) fn with_late(mut self, late: Option<Late>) -> Self {
+        self.size = self.size.plus(late.iter().map(Late::size).sum());
+        self.late = late.map(Box::new);
         self
     }
 
@@ -336,7 +353,7 @@ impl Outcome {
     /// Returns true if the model is told of an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
-        self.status != Status::Ok
+        !matches!(self.status, Status::Ok | Status::Waiting)
     }
 
     /// Returns the result if it may go as an object, without words before it.

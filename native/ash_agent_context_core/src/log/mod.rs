@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod alias;
+pub mod arrivals;
 pub mod call;
 pub mod decision;
 pub(crate) mod declined;
@@ -15,6 +16,7 @@ pub mod history;
 pub mod ids;
 pub mod iteration;
 pub mod kind;
+pub mod late;
 pub(crate) mod marks;
 pub mod media;
 pub mod media_type;
@@ -34,6 +36,7 @@ mod rewind;
 pub mod served;
 mod signature;
 pub mod tally;
+pub(crate) mod waits;
 
 use std::sync::Arc;
 
@@ -43,11 +46,13 @@ use crate::log::generation::{Generation, LIGHT};
 use crate::log::history::History;
 use crate::log::ids::Ids;
 use crate::log::iteration::Iteration;
+use crate::log::late::CallPlace;
 use crate::log::message::Message;
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::part::{item_id, Content, Part};
 use crate::log::served::{PartPlace, SplitPairs};
+use crate::log::waits::Waits;
 use crate::prices::bill::Reported;
 use crate::prices::usage::Usage;
 use crate::value::time::Time;
@@ -72,6 +77,8 @@ pub struct Log {
     pub(crate) extra: Option<Arc<Map>>,
     pub(crate) usage: Usage,
     pub(crate) ids: Ids,
+    /// The calls that wait or waited; `None` if none ever did.
+    pub(crate) waits: Option<Arc<Waits>>,
     messages: usize,
     size: Size,
     /// The size of the metadata added to earlier iterations since their checkpoints.
@@ -116,6 +123,7 @@ impl Log {
             extra: None,
             usage: Usage::default(),
             ids: Ids::default(),
+            waits: None,
             messages: 0,
             size,
             noted: Size::default(),
@@ -171,7 +179,13 @@ impl Log {
     pub fn size(&self) -> Size {
         let system = self.system().map_or(Size::default(), Message::size);
         let origin = self.origin.as_deref().map(Origin::size);
-        let beside = self.metadata.size().plus(system).plus(self.beside);
+        let waits = self.waits.as_deref().map_or(Size::default(), Waits::size);
+        let beside = self
+            .metadata
+            .size()
+            .plus(system)
+            .plus(self.beside)
+            .plus(waits);
         self.size.plus(beside).plus(origin.unwrap_or_default())
     }
 
@@ -216,8 +230,15 @@ impl Log {
         self.append_answered(message, exchange);
     }
 
-    /// Takes down the ids of a message that joins the conversation.
-    fn join(&mut self, message: &mut Message) {
+    /// Takes down the ids of a message that joins the conversation. A result that arrives late has those of its call.
+    fn join(&mut self, message: &mut Message, arrival: Option<CallPlace>) {
+        if let Some(place) = arrival {
+            let aliases = self.call_at(place).map(|call| call.aliases.clone());
+            for (call, aliases) in message.calls.iter_mut().zip(aliases) {
+                call.aliases = aliases;
+            }
+            return;
+        }
         self.ids.join_container(message);
         if let Content::Parts(parts) = &mut message.content {
             let (iteration, entry) = (self.current.number, self.current.entries().len());
@@ -248,7 +269,7 @@ impl Log {
 
     /// Adds a message with the results of its calls to the current iteration.
     pub(crate) fn append_answered(&mut self, mut message: Message, exchange: Exchange) {
-        self.join(&mut message);
+        self.join(&mut message, exchange.late_place());
         self.ids.join_kept_files(&exchange);
         self.change_current(|current| current.push_answered(message, exchange));
     }
@@ -256,7 +277,9 @@ impl Log {
     /// Adds a message with its exchange from a conversation that shares its beginning with this one.
     pub(crate) fn append_entry(&mut self, entry: Entry) {
         let (number, index) = (self.current.number, self.current.entries().len());
-        self.ids.join_again(&entry.message, number, index);
+        if !entry.repeats_call() {
+            self.ids.join_again(&entry.message, number, index);
+        }
         if let Some(exchange) = entry.exchange.as_deref() {
             self.ids.join_kept_files(exchange);
         }
@@ -287,6 +310,7 @@ impl Log {
         change(current);
         self.messages = self.messages - messages + current.count_messages();
         self.size = self.size.plus(current.size()).minus(old);
+        self.note_waits();
         self.grown();
     }
 
@@ -339,6 +363,7 @@ impl PartialEq for Log {
             && self.extra == other.extra
             && self.current == other.current
             && self.history == other.history
+            && self.waits == other.waits
     }
 }
 

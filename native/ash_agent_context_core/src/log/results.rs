@@ -1,6 +1,7 @@
 //! Reading tool results.
 
 use crate::error::Error;
+use crate::log::late::Wait;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::{check_addresses, result_parts, Part, Place};
 use crate::value::fields::{utf8, Fields};
@@ -41,24 +42,58 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
         }
     };
     let id = utf8(id).map_err(|_| wrong("id"))?;
-    let Value::Tuple(result) = result else {
+    let outcome = read_outcome(result)?.ok_or_else(|| wrong("result"))?;
+    let error_type = error_type.filter(|_| outcome.status == Status::Error);
+    let outcome = outcome.with_error_type(error_type.as_deref());
+    if outcome.status == Status::Cancelled {
         return Err(wrong("result"));
+    }
+    Ok((id, outcome.with_times(ran)))
+}
+
+/// Reads `{:ok, term}`, `{:error, reason}`, `{:unknown, reason}`, `{:cancelled, reason}` or `{:waiting, %{for: term, handle: text,
+/// deadline: time}}`.
+///
+/// # Errors
+/// [`Error::InvalidPart`]
+pub(crate) fn read_outcome(result: Value) -> Result<Option<Outcome>, Error> {
+    let Value::Tuple(result) = result else {
+        return Ok(None);
     };
     let Ok([Value::Atom(status), term]) = <[Value; 2]>::try_from(result.into_vec()) else {
-        return Err(wrong("result"));
+        return Ok(None);
     };
-    let outcome = match &*status {
+    Ok(match &*status {
         "ok" => {
             let outcome = ok(term)?;
             Place::Result.check(outcome.output.parts())?;
             check_addresses(outcome.output.parts())?;
-            outcome
+            Some(outcome)
         }
-        "error" => error(term).with_error_type(error_type.as_deref()),
-        "unknown" => Outcome::new(Status::Unknown, Output::Value(term)),
-        _ => return Err(wrong("result")),
+        "error" => Some(error(term)),
+        "unknown" => Some(Outcome::new(Status::Unknown, Output::Value(term))),
+        "cancelled" => Some(Outcome::new(Status::Cancelled, Output::Value(term))),
+        "waiting" => waiting(term),
+        _ => None,
+    })
+}
+
+/// Reads what a call waits for.
+pub(crate) fn waiting(term: Value) -> Option<Outcome> {
+    let mut fields = Fields::of(term)?;
+    let what = fields.take("for").unwrap_or_default();
+    let handle = fields.take_text("handle").ok()?;
+    let deadline = match fields.take_given("deadline") {
+        None => None,
+        Some(at) => Some(time::from_value(&at)?),
     };
-    Ok((id, outcome.with_times(ran)))
+    let wait = Wait {
+        what,
+        handle,
+        deadline,
+        extra: None,
+    };
+    fields.unknown().is_none().then(|| Outcome::waiting(wait))
 }
 
 /// Takes the times at which the tool started and ended: both or none.

@@ -82,6 +82,7 @@ impl Log {
         let Some(last) = self.history.get(index).cloned() else {
             return;
         };
+        self.waits = self.waits_up_to(last.number);
         let weight = self.weight();
         let back = (0..=index).rev();
         let since = back.take_while(|at| self.checkpoint(*at).is_none());
@@ -92,7 +93,8 @@ impl Log {
             sum.messages += iteration.count_messages();
             sum.size = sum.size.plus(iteration.size());
             sum.usage = sum.usage.plus(iteration.usage());
-            for (index, entry) in iteration.entries().enumerate() {
+            let entries = iteration.entries().enumerate();
+            for (index, entry) in entries.filter(|(_, entry)| !entry.repeats_call()) {
                 sum.ids.join_again(&entry.message, iteration.number, index);
             }
         }

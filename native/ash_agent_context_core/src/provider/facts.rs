@@ -133,6 +133,8 @@ pub(crate) enum Rule {
     /// The list has items and not messages: an id is used once, and words of the model between a call and its result do not
     /// separate them.
     HasItems,
+    /// The result of a call that says so may come in any later request.
+    LateOutputs,
     /// An answer that its model refused to go on with is left out of later requests to it, which would be refused, too.
     LeavesOutRefused,
 }

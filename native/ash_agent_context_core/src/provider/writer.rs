@@ -12,6 +12,7 @@ use crate::log::provider::Provider;
 use crate::provider::accepts::{sent_id, sent_name};
 use crate::provider::block_text;
 use crate::provider::facts::Rule;
+use crate::provider::frame::{self, Escapes};
 use crate::provider::options::{Options, Thinking};
 use crate::value::builder::Json;
 use crate::value::json::{AsJson, AsObject};
@@ -42,6 +43,8 @@ pub(crate) struct Writer<'o> {
     mark: Option<usize>,
     by_hand: Vec<ByHand>,
     changes: Option<Vec<Change>>,
+    /// Which frames of late results are escaped in what is written.
+    pub escapes: Escapes,
     /// The call whose result is written, as its files are named after it, and how many of these there were.
     pub result: Option<(String, usize)>,
 }
@@ -55,6 +58,7 @@ impl<'o> Writer<'o> {
             mark: None,
             by_hand: Vec::new(),
             changes: None,
+            escapes: Escapes::Nothing,
             result: None,
         }
     }
@@ -75,6 +79,12 @@ impl<'o> Writer<'o> {
         for mark in marks.chain(&mut self.mark) {
             *mark += 2 * quoted.iter().filter(|end| **end <= *mark).count();
         }
+        let escaped = frame::escape(&mut self.json.0, self.start, self.escapes);
+        let marks = self.by_hand.iter_mut().map(|mark| &mut mark.at);
+        for mark in marks.chain(&mut self.mark) {
+            let before = escaped.iter().filter(|place| **place < *mark).count();
+            *mark += (frame::ESCAPED.len() - 1) * before;
+        }
         (self.json.0, self.mark, self.by_hand)
     }
 
@@ -91,6 +101,13 @@ impl<'o> Writer<'o> {
             let number = letters::utf8(self.json.0.get(place).unwrap_or_default()).into_owned();
             let text = format!("\"{number}\"");
             self.report_change(ChangeKind::NumberToText, number, Some(&text));
+        }
+        if !frame::find_false(&self.json.0, self.escapes).is_empty() {
+            self.report_change(
+                ChangeKind::EscapedFrame,
+                "late_result",
+                Some(frame::ESCAPED),
+            );
         }
         self.changes.unwrap_or_default()
     }

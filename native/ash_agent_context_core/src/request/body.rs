@@ -212,7 +212,10 @@ impl<'a, 'o> Body<'a, 'o> {
                 Stretch::Iteration(iteration, rendering) => {
                     // The last iteration that is shown as those before it, with nothing between them.
                     let covered = steps.next_cover().unwrap_or(current);
-                    let until = match looks.split.is_some() || !looks.unbound.is_empty() {
+                    let until = match looks.split.is_some()
+                        || !looks.unbound.is_empty()
+                        || !looks.apart.is_empty()
+                    {
                         true => iteration.number,
                         false => covered.min(current).saturating_sub(1),
                     };

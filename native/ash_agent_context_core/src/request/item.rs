@@ -7,6 +7,8 @@ use crate::log::original::Original as Imported;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::{Piece, Pieces, Shape};
 use crate::log::provider::Provider;
+use crate::provider::frame::Escapes;
+use crate::provider::late;
 use crate::provider::openai_chat::beside::goes_back;
 use crate::provider::options::Options;
 use crate::provider::room;
@@ -156,9 +158,25 @@ impl<'a> Item<'a> {
         if message.is_left_out_by(out.options.provider) {
             return;
         }
+        // The words of the model and of the application are their own.
+        if self.results.is_some() || self.is_by(Role::User) {
+            out.escapes = Escapes::All;
+        }
         if let Some(exchange) = self.results {
             let shown = self.rendering.exchange(&message.calls, exchange);
-            return format.results(message, shown.as_ref().unwrap_or(exchange), out);
+            let shown = shown.as_ref().unwrap_or(exchange);
+            let arrived = shown.arrival.zip(message.calls.first().zip(shown.slot(0)));
+            if let Some((of, (call, outcome))) = arrived {
+                let is_sent = of.iteration > 0 && !self.rendering.apart;
+                if !is_sent || !late::stays_open(call, out.options.provider) {
+                    let framed = late::frame(call, outcome, out);
+                    format.user(&framed, out);
+                    out.result = None;
+                    return;
+                }
+            }
+            let shown = late::without_open(&message.calls, shown, out.options.provider);
+            return format.results(message, &shown, out);
         }
         let shown = self.rendering.message(message);
         let message = shown.as_ref().unwrap_or(message);
@@ -223,7 +241,8 @@ pub(crate) fn items<'a>(
             ..Item::of(&entry.message, rendering)
         };
         let results = exchange.map(|exchange| message.results(exchange));
-        std::iter::once(message).chain(results)
+        let said = (!entry.message.is_arrival()).then_some(message);
+        said.into_iter().chain(results)
     })
 }
 

@@ -25,6 +25,7 @@ mod slice;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
+use crate::log::late::CallPlace;
 use crate::log::served::SplitPairs;
 use crate::provider::facts::Rule;
 use crate::value::json::AsJson;
@@ -195,6 +196,7 @@ impl Context {
             // There are hardly ever any, so they are looked up once for all iterations.
             split: self.log.split_pairs(),
             unbound,
+            apart: self.find_apart(options),
             pairs: Pairs {
                 log: &self.log,
                 covers: self.view().map(|view| &view.covers),
@@ -205,6 +207,26 @@ impl Context {
             },
         }
     }
+
+    /// Returns the iterations with results that arrived late for calls which are not sent: no output can stand alone.
+    fn find_apart(&self, options: &Options<'_>) -> Vec<u64> {
+        if !options.provider.facts().has(Rule::LateOutputs) {
+            return Vec::new();
+        }
+        let first = match options.known {
+            Known::Nothing => self.first_sent(options),
+            _ => 0,
+        };
+        let is_left_out = |of: CallPlace| {
+            let iteration = self.log.get_numbered(of.iteration);
+            let entry = iteration.and_then(|iteration| iteration.entry(of.message));
+            entry.is_none_or(|entry| entry.message.is_left_out_by(options.provider))
+        };
+        let arrivals = self.log.placed_arrivals();
+        let apart = arrivals
+            .filter(|(of, _)| of.iteration < first || self.hides(of.iteration) || is_left_out(*of));
+        apart.map(|(_, placed)| placed).collect()
+    }
 }
 
 /// What decides the looks of iterations in a request beside the view.
@@ -212,6 +234,7 @@ struct SentLooks<'a> {
     most: usize,
     split: Option<&'a SplitPairs>,
     unbound: Unbound,
+    apart: Vec<u64>,
     pairs: Pairs<'a>,
 }
 
@@ -221,6 +244,7 @@ impl<'a> SentLooks<'a> {
         Rendering {
             pairs: met.map(|_| self.pairs),
             unbound: self.unbound.of(iteration.number),
+            apart: self.apart.contains(&iteration.number),
             ..rendering.at_most(self.most)
         }
     }

@@ -8,7 +8,7 @@ use crate::error::{each, Error};
 use crate::storage::bases;
 pub use crate::storage::bases::Branch;
 use crate::storage::head::check_version;
-use crate::storage::limits::{LEVELS, NESTING, VERSION};
+use crate::storage::limits::{LATE_VERSION, LEVELS, NESTING, VERSION};
 use crate::storage::table::*;
 use crate::storage::tagged;
 use crate::storage::take::{at, check_unknown, fields, wrong, DocumentFields, NIL};
@@ -60,7 +60,9 @@ impl Chat<'_> {
             json.key("branches").list(branches, |json, (branch, base)| {
                 branch.write(base.and_then(|base| self.branches.get(base)), json);
             });
-            json.key("version").value(&VERSION);
+            let is_late = self.branches.iter().any(|of| of.context.held_waiting());
+            json.key("version")
+                .value(if is_late { &LATE_VERSION } else { &VERSION });
         });
         json::read(&json.0, NESTING + AROUND_CONTEXT)
     }

@@ -5,7 +5,8 @@ use crate::error::Error;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::message::Message;
-use crate::storage::limits::VERSION;
+use crate::storage::late::LateHead;
+use crate::storage::limits::{LATE_VERSION, VERSION};
 use crate::storage::table::*;
 use crate::storage::tables::REQUEST;
 use crate::storage::tagged;
@@ -105,7 +106,7 @@ impl Context {
     fn write(&self, since: Option<Since>, size: Size) -> Vec<u8> {
         let mut json = json_of(size);
         json.object(|json| {
-            json.key("version").value(&VERSION);
+            json.key("version").value(self.version());
             tagged::text(json.key("id"), self.id().as_bytes());
             if let Some(since) = since {
                 json.key("since").value(&since.number);
@@ -144,6 +145,15 @@ impl Context {
         let asked = self.inputs.asked_masks();
         if let Some(asked) = asked.filter(|asked| today != Some(asked)) {
             view::write_masks(json, "asked_masks", asked);
+        }
+        LateHead::write(&self.log, json);
+    }
+
+    /// Returns the version of its form.
+    const fn version(&self) -> &'static i64 {
+        match self.log.held_waiting() {
+            true => &LATE_VERSION,
+            false => &VERSION,
         }
     }
 
@@ -191,7 +201,7 @@ impl Context {
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut json = Json::with_capacity(256);
         json.object(|json| {
-            json.key("version").value(&VERSION);
+            json.key("version").value(self.version());
             tagged::text(json.key("id"), self.id().as_bytes());
             When::write(&self.created_at(), "created_at", json);
             self.write_beside(json);

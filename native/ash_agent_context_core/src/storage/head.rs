@@ -10,7 +10,8 @@ use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
 use crate::log::Log;
 use crate::storage::iterations::{read_iteration, Opened};
-use crate::storage::limits::VERSION;
+use crate::storage::late::LateHead;
+use crate::storage::limits::{LATE_VERSION, VERSION};
 use crate::storage::read::read_message_as;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, read_number, read_size, wrong, DocumentFields};
@@ -67,6 +68,7 @@ pub(crate) struct Head<'a> {
     system: Option<Arc<Message>>,
     view: Option<ReadView>,
     asked_masks: Option<Arc<Masks>>,
+    late: Option<LateHead>,
     iterations: Vec<Node<'a>>,
     extra: Option<Map>,
     trust: Trust,
@@ -79,7 +81,7 @@ impl<'a> Head<'a> {
         trust: Trust,
     ) -> Result<Self, Error> {
         let mut fields = fields(document, "a snapshot: a map with string keys", trust)?;
-        check_version(fields.take("version"))?;
+        let is_late = check_version(fields.take("version"))?;
         let frame = DocumentHead::take(&mut fields)?;
         let since = fields.read_given("since", read_number)?;
         let shared = fields.read_given("shared", read_size)?;
@@ -95,6 +97,7 @@ impl<'a> Head<'a> {
             })?,
             view: fields.read_given("view", |view| ReadView::read(view, masks, trust))?,
             asked_masks: read_masks(&mut fields, "asked_masks")?,
+            late: LateHead::read(&mut fields, trust, is_late)?,
             iterations: fields.take_list("iterations")?.unwrap_or_default(),
             extra: fields.keep_rest()?,
             trust,
@@ -130,6 +133,10 @@ impl<'a> Head<'a> {
         context.log.metadata = Metadata::default();
         context.log.origin = None;
         self.frame.put_on(&mut context.log);
+        match self.late {
+            Some(late) => at("late", late.put_on(&mut context.log))?,
+            None => context.log.forget_late(),
+        }
         context.log.system = self.system;
         context.log.set_extra(self.extra);
         context.view = None;
@@ -205,12 +212,14 @@ fn cut_before(base: &Context, since: u64, iteration: Iteration) -> Context {
     context
 }
 
-/// Refuses documents of a version that this release does not read, be they of a conversation or of a chat.
-pub(crate) fn check_version(version: Option<Node<'_>>) -> Result<(), Error> {
+/// Refuses documents of a version that this release does not read, be they of a conversation or of a chat. Returns whether a
+/// call waited in it.
+pub(crate) fn check_version(version: Option<Node<'_>>) -> Result<bool, Error> {
     let expected = match version {
-        Some(Node::Value(Value::Int(VERSION))) => return Ok(()),
+        Some(Node::Value(Value::Int(VERSION))) => return Ok(false),
+        Some(Node::Value(Value::Int(LATE_VERSION))) => return Ok(true),
         Some(Node::Value(Value::Int(newer))) if newer > VERSION => format!(
-            "a format of version {VERSION} at most, not {newer}: a newer release of ash_agent_context wrote this"
+            "a format of version {LATE_VERSION} at most, not {newer}: a newer release of ash_agent_context wrote this"
         ),
         _ => format!("the version of the format, {VERSION}"),
     };

@@ -15,7 +15,7 @@ use crate::storage::read::read_message;
 use crate::storage::read_shown::{read_shown, Outcomes};
 use crate::storage::table::*;
 use crate::storage::tables::REQUEST;
-use crate::storage::take::{fields, Form};
+use crate::storage::take::{fields, wrong, Form};
 use crate::storage::trust::Trust;
 use crate::storage::view::ReadView;
 use crate::value::fields::Keys;
@@ -165,6 +165,7 @@ impl IterationBody<'_> {
             context.log.check_message_answered()?;
             let (message, mut exchange, usage) = read_message(node, self.form.trust())?;
             settle(&message, &mut exchange);
+            check_arrival(context, &message, &exchange)?;
             context.log.append_answered(message, exchange);
             if let Some(usage) = usage {
                 context.log.put_reported(usage);
@@ -174,6 +175,16 @@ impl IterationBody<'_> {
         read.map_err(|error| error.within(self.keys.spell("messages")))?;
         Ok(())
     }
+}
+
+/// A result arrives late once, and for a call that waits. A conversation may begin after the call.
+fn check_arrival(context: &Context, message: &Message, exchange: &Exchange) -> Result<(), Error> {
+    let late = exchange.arrival.zip(message.calls.first());
+    let fits = late.is_none_or(|(place, call)| {
+        place.iteration == 0 || context.log.takes_arrival(place, &call.id)
+    });
+    fits.then_some(())
+        .ok_or_else(|| wrong("arrival", "the place of a call that waits for its result"))
 }
 
 /// Ends the calls that are not run: earlier versions let calls wait although their answers were refused or filtered, or

@@ -2,8 +2,11 @@
 
 use crate::value::MAX_DEPTH;
 
-/// The version that is written, and the newest that is read.
+/// The version that is written of conversations in which no call ever waited.
 pub const VERSION: i64 = 1;
+
+/// The version of the others, and the newest that is read: whoever does not know late results would show them in another place.
+pub const LATE_VERSION: i64 = 2;
 
 /// Values in a document may have so many levels: attributes can bring in values that are a few levels deeper than
 /// [`MAX_DEPTH`].

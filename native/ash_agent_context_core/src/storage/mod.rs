@@ -10,6 +10,7 @@ pub mod chat;
 mod dump;
 mod head;
 mod iterations;
+pub(crate) mod late;
 pub mod limits;
 pub mod load;
 mod parse;

@@ -37,10 +37,16 @@ pub(crate) fn read_message(
 ) -> Result<(Message, Exchange, Option<Reported>), Error> {
     let mut fields = fields(node, "a message, a map", trust)?;
     let (role, content, metadata) = read_said(&mut fields)?;
+    let is_arrival = role == Role::User && fields.has("arrival");
     let (calls, exchange) = match fields.take_given("tool_calls").map(Node::into_list) {
         None => (Box::default(), Exchange::default()),
-        Some(Ok(calls)) if role == Role::Assistant && !calls.is_empty() => {
+        Some(Ok(calls)) if !calls.is_empty() && (role == Role::Assistant || is_arrival) => {
             let (calls, mut exchange) = at("tool_calls", read_calls(calls, trust))?;
+            exchange.arrival = Given::<Of>::read(&mut fields, "arrival")?;
+            let is_alone = calls.len() == 1 && exchange.pending() == 0 && !exchange.has_waited;
+            if is_arrival && !is_alone || exchange.arrival.is_some() != is_arrival {
+                return Err(wrong("arrival", "the place of a call, with its one result"));
+            }
             exchange.add_metadata(Given::<Terms>::read(&mut fields, "results_metadata")?);
             exchange.original = fields
                 .read_given("results_wire", |node| read_wire(node, false))?

@@ -7,6 +7,7 @@ use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::decision::{Decision, Stage};
 use crate::log::exchange::Exchange;
 use crate::log::kind::CallKind;
+use crate::log::late::Late;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::Place;
 use crate::storage::read_content::read_parts;
@@ -109,7 +110,7 @@ fn read_state(
     let ended = Status::from_name(status);
     let is_open = status == "pending" || status == "approved";
     if ended.is_none() && !is_open {
-        let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\" or \"cancelled\"";
+        let expected = "\"pending\", \"approved\", \"denied\", \"ok\", \"error\", \"interrupted\", \"cancelled\", \"unknown\" or \"waiting\"";
         return Err(wrong("status", expected));
     }
     let decision: Option<Decision> = Given::<Of>::read(fields, "decision")?;
@@ -169,7 +170,7 @@ fn read_state(
     Ok(())
 }
 
-fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
+pub(crate) fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, Error> {
     let mut fields = fields(node, "a map with a value or parts", trust)?;
     let parts = fields.take("parts").map(Node::into_list);
     let output = match (fields.take("value"), parts) {
@@ -190,7 +191,16 @@ fn read_result(status: Status, node: Node<'_>, trust: Trust) -> Result<Outcome, 
     }
     let error_type = Given::<Text>::read(&mut fields, "error_type")?;
     let edited = Given::<Edited>::read(&mut fields, "edited")?;
+    let late = Late {
+        wait: Given::<Of>::read(&mut fields, "waiting")?,
+        arrived: Given::<Of>::read(&mut fields, "arrived")?,
+    };
+    // A slot waits as long as nothing has arrived.
+    if late.arrived.is_none() && late.wait.is_some() != (status == Status::Waiting) {
+        return Err(wrong("waiting", "what the call waits for, while it does"));
+    }
     Ok(Outcome::new(status, output)
+        .with_late(Some(late).filter(|late| *late != Late::default()))
         .with_times(started.zip(ended))
         .with_error_type(error_type.as_deref())
         .with_edited(edited)

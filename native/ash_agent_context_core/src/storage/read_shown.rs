@@ -6,12 +6,15 @@ use std::collections::HashMap;
 use crate::context::Context;
 use crate::error::{each, index, Error};
 use crate::log::call::{MessagePlace, ToolCall};
+use crate::log::late::Arrived;
 use crate::log::message::{Message, Outcome, Role};
 use crate::log::reply::Reply;
 use crate::log::results;
 use crate::storage::read::read_said;
 use crate::storage::table::*;
-use crate::storage::take::{check_depth, fields, read_text, DocumentFields, Form};
+use crate::storage::take::{
+    check_depth, fields, read_size, read_text, wrong, DocumentFields, Form,
+};
 use crate::value::fields::Keys;
 use crate::value::node::Node;
 use crate::value::{Map, Value};
@@ -48,7 +51,10 @@ fn read_messages(
     let mut answers = Answers::default();
     for (position, node) in messages.into_iter().enumerate() {
         let message = node.into_value();
-        let read = if is_results_message(&message) {
+        let read = if is_arrival(&message) {
+            answers.fill(context)?;
+            read_arrival(context, message, outcomes, form)
+        } else if is_results_message(&message) {
             answers.read(message, position, form)
         } else {
             answers.fill(context)?;
@@ -94,9 +100,11 @@ fn read_result(value: Value) -> Result<Outcome, Error> {
     let read = pair.and_then(|[status, term]| match status.as_name() {
         Some("ok") => Some(results::ok(term)),
         Some("error") => Some(Ok(results::error(term))),
+        Some("waiting") => results::waiting(term).map(Ok),
         _ => None,
     });
-    read.unwrap_or_else(|| Err(Error::expected("{:ok, term}, {:error, term} or nil")))
+    let expected = "{:ok, term}, {:error, term}, {:waiting, map} or nil";
+    read.unwrap_or_else(|| Err(Error::expected(expected)))
 }
 
 fn read_message(
@@ -268,6 +276,51 @@ impl Answers {
         });
         Ok(())
     }
+}
+
+/// Returns true for a message that shows a result that arrived late.
+fn is_arrival(message: &Value) -> bool {
+    let arrival = message.as_map().and_then(|map| map.get_named("arrival"));
+    arrival.is_some() && is_results_message(message)
+}
+
+/// Reads a late result: its call waits in an earlier iteration, and the iteration's `tool_calls` have what the text is made of.
+fn read_arrival(
+    context: &mut Context,
+    message: Value,
+    outcomes: &mut Outcomes,
+    form: Form,
+) -> Result<(), Error> {
+    let mut fields = fields(Node::Value(message), "a message, a map", form)?;
+    let shown = fields.read_each("content", |item| read_projected(item, form))?;
+    let (id, iteration, arrived) = fields.read("arrival", |node| {
+        let mut fields = self::fields(node, "how a result came, a map", form)?;
+        let id = fields.read("id", read_text)?;
+        let iteration = fields.read("iteration", read_size)?;
+        let arrived: Arrived = Stored::read(fields)?;
+        Ok((id, iteration, arrived))
+    })?;
+    fields.take("role");
+    fields.finish(MESSAGE_KEYS)?;
+    context.log.check_message_answered()?;
+    let told = match outcomes.left.next() {
+        Some((of, outcome)) if of == id => outcome,
+        None => None,
+        Some(_) => {
+            return Err(wrong(
+                "arrival",
+                "the id of the next of the iteration's tool_calls",
+            ))
+        }
+    };
+    let shown = shown.into_iter().next().map(|(_, outcome)| outcome);
+    let is_put = told.or(shown).is_some_and(|outcome| {
+        let of = (u64::try_from(iteration).unwrap_or_default(), &*id);
+        context.log.put_arrival(of, outcome, arrived)
+    });
+    is_put
+        .then_some(())
+        .ok_or_else(|| wrong("arrival", "the id and the iteration of a call that waits"))
 }
 
 /// Returns true for a message that shows tool results.

@@ -4,6 +4,7 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
+use crate::log::late::CallPlace;
 use crate::log::message::Message;
 use crate::value::time::Time;
 
@@ -21,13 +22,14 @@ impl Context {
             return Err(parent.log.unknown_iteration(first));
         };
         let mut child = Self::start_with(id, at, renumber(opening, 1));
-        child.say_again(opening);
+        child.say_again(opening, first);
         let rest = first.saturating_add(1)..=parent.current_iteration();
         let rest = rest.filter_map(|number| parent.log.get_numbered(number));
         for (iteration, number) in rest.zip(2..) {
             child.log.open(renumber(iteration, number));
-            child.say_again(iteration);
+            child.say_again(iteration, first);
         }
+        child.log.leave_waiting();
         if let Some(view) = parent.view() {
             child.change_view(|own| {
                 own.max_result_bytes = view.max_result_bytes;
@@ -39,8 +41,8 @@ impl Context {
         Ok(child)
     }
 
-    /// Adds the messages of an iteration with ids that differ from those of this conversation.
-    fn say_again(&mut self, iteration: &Iteration) {
+    /// Adds the messages of an iteration with ids that differ from those of this conversation. `first` became number 1.
+    fn say_again(&mut self, iteration: &Iteration, first: u64) {
         for entry in iteration.entries() {
             let message = &entry.message;
             let again = Message::new(
@@ -52,7 +54,11 @@ impl Context {
             let again = again
                 .with_original(message.original.clone())
                 .with_extra(message.extra.clone());
-            let exchange = entry.exchange.as_deref().cloned().unwrap_or_default();
+            let mut exchange = entry.exchange.as_deref().cloned().unwrap_or_default();
+            exchange.arrival = exchange.arrival.map(|of| CallPlace {
+                iteration: of.iteration.saturating_add(1).saturating_sub(first),
+                ..of
+            });
             self.log.append_answered(again, exchange);
         }
     }

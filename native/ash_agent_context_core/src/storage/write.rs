@@ -2,7 +2,7 @@
 
 use crate::log::call::{Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
-use crate::log::message::{Message, Output};
+use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
 use crate::storage::table::*;
 use crate::storage::tagged::{self, NameKey};
@@ -28,6 +28,7 @@ pub(crate) fn message(json: &mut Json, message: &Message, entry: Option<&Entry>)
                 .list(calls, |json, (slot, one)| call(json, one, exchange, slot));
             Given::<Terms>::write(&exchange.metadata, "results_metadata", json);
             Given::<Of>::write(&exchange.original, "results_wire", json);
+            Given::<Of>::write(&exchange.arrival, "arrival", json);
         }
         if let Some(reported) = entry.and_then(|entry| entry.usage.as_deref()) {
             Of::write(reported, "usage", json);
@@ -84,6 +85,23 @@ fn at(json: &mut JsonObject<'_>, source: &Source) {
     }
 }
 
+pub(crate) fn result(json: &mut JsonObject<'_>, outcome: &Outcome) {
+    match &outcome.output {
+        Output::Value(value) => tagged::value(json.key("value"), value),
+        Output::Parts(items) => parts(json.key("parts"), items),
+    }
+    if let Some((started, ended)) = outcome.ran {
+        json.key("started_at").text(&time::to_text(started));
+        json.key("ended_at").text(&time::to_text(ended));
+    }
+    Given::<Text>::write(&outcome.error_type, "error_type", json);
+    Given::<Edited>::write(&outcome.edited, "edited", json);
+    if let Some(late) = outcome.late.as_deref() {
+        late.write(json);
+    }
+    unknown(json, outcome.extra.as_ref());
+}
+
 fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     let name = match &call.name {
         Name::Atom(name) => NameKey::Atom(name),
@@ -116,19 +134,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
         }
         Mark::write(&exchange.decisions.is_question(slot), "question", json);
         if let Some(outcome) = outcome {
-            json.key("result").object(|json| {
-                match &outcome.output {
-                    Output::Value(value) => tagged::value(json.key("value"), value),
-                    Output::Parts(items) => parts(json.key("parts"), items),
-                }
-                if let Some((started, ended)) = outcome.ran {
-                    json.key("started_at").text(&time::to_text(started));
-                    json.key("ended_at").text(&time::to_text(ended));
-                }
-                Given::<Text>::write(&outcome.error_type, "error_type", json);
-                Given::<Edited>::write(&outcome.edited, "edited", json);
-                unknown(json, outcome.extra.as_ref());
-            });
+            json.key("result").object(|json| result(json, outcome));
         }
         unknown(json, call.unknown.as_ref());
     });

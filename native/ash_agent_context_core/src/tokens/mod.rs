@@ -28,6 +28,9 @@ impl Message {
     /// Returns the tokens of the message, by use.
     pub(crate) fn count(&self, method: Method) -> Tokens {
         let mut tokens = Tokens::default();
+        if self.is_arrival() {
+            return tokens; // the result counts, and the call where it was made
+        }
         let mut said = AROUND_MESSAGE;
         match &self.content {
             Content::None => {}

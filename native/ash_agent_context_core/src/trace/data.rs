@@ -236,8 +236,31 @@ impl<'t, 'a> DataWriter<'t, 'a> {
         }
         if let Some(outcome) = exchange.slot(slot) {
             json.given("ran", outcome.ran.map(span));
+            self.late(json, outcome);
             json.given("error", outcome.error_type.as_deref());
             json.object("result", |json| self.result(json, outcome));
+        }
+    }
+
+    /// Writes what a call waits for, or did, and how its result came.
+    fn late(&mut self, json: &mut JsonObject<'_>, outcome: &Outcome) {
+        if let Some(wait) = outcome.wait() {
+            let words = wording::reason(&self.trace.mask_value(&wait.what));
+            json.object("waiting", |json| {
+                if wait.what != Value::Nil {
+                    self.text(json, "for", words.into());
+                }
+                json.given("until", wait.deadline.map(millis));
+            });
+        }
+        if let Some(arrived) = outcome.arrived() {
+            let words = wording::reason(&self.trace.mask_value(&arrived.from));
+            json.object("arrived", |json| {
+                json.field("at", &millis(arrived.at));
+                if arrived.from != Value::Nil {
+                    self.text(json, "from", words.into());
+                }
+            });
         }
     }
 

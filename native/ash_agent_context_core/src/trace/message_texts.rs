@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::log::call::ToolCall;
 use crate::log::media::Media;
-use crate::log::message::{Message, Outcome, Output};
+use crate::log::message::{Message, Outcome, Output, Status};
 use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
 use crate::trace::shown::MaskedEntry;
 use crate::value::letters;
@@ -35,10 +35,15 @@ pub(super) fn list_texts<'a>(masked: &'a MaskedEntry<'_>) -> Vec<Passage<'a>> {
     let message = masked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
     all.extend(words(message));
+    let is_late = message.is_arrival();
     for call in &message.calls {
         all.push(Passage {
             call: Some((&call.id, Some(call.name.as_str()))),
-            ..Passage::of("calls", arguments(call), false)
+            ..Passage::of(
+                if is_late { "late for" } else { "calls" },
+                arguments(call),
+                false,
+            )
         });
     }
     let slots = masked.exchange().into_iter().flat_map(|of| of.slots());
@@ -46,11 +51,19 @@ pub(super) fn list_texts<'a>(masked: &'a MaskedEntry<'_>) -> Vec<Passage<'a>> {
         if let Some(outcome) = outcome {
             all.push(Passage {
                 call: Some((&call.id, None)),
-                ..Passage::of("tool result", result_text(outcome), outcome.is_error())
+                ..Passage::of(label(outcome), result_text(outcome), outcome.is_error())
             });
         }
     }
     all
+}
+
+fn label(outcome: &Outcome) -> &'static str {
+    match (outcome.status, outcome.arrived()) {
+        (Status::Waiting, _) => "waits",
+        (_, Some(_)) => "late result",
+        _ => "tool result",
+    }
 }
 
 /// Returns the passages of a message without its calls.

@@ -222,6 +222,7 @@ const fn words(what: ChangeKind) -> &'static str {
         ChangeKind::CorrectedType => "a media type was corrected",
         ChangeKind::ResultToText => "a result became text",
         ChangeKind::NumberToText => "a number that no float can hold became text",
+        ChangeKind::EscapedFrame => "the frame of a late result was escaped in a text",
         ChangeKind::AddedMessage => "a user message was added",
     }
 }

@@ -52,6 +52,8 @@ words! {
         PartToText = "part_to_text",
         /// A result that is an object became text, since the provider would misread it.
         ResultToText = "result_to_text",
+        /// A text has what only the frame of a late result may have, and it was escaped.
+        EscapedFrame = "escaped_frame",
         /// A number that no float can hold became text.
         NumberToText = "number_to_text",
         /// A message of which nothing is left was left out.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::log::call::ToolCall;
 use crate::log::exchange::{Exchange, MessageRef};
 use crate::log::iteration::Iteration;
-use crate::log::message::{Message, Outcome, Output};
+use crate::log::message::{Message, Outcome, Output, Status};
 use crate::log::original::Original;
 use crate::log::part::{Part, PartKind};
 use crate::value::letters;
@@ -23,6 +23,9 @@ use crate::view::texts::output_text;
 
 /// Distinguishes encodings without the model's thinking.
 const UNBOUND: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Distinguishes encodings of results that arrived for calls which are not sent.
+const APART: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// The look of one iteration's messages.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +45,8 @@ pub struct Rendering<'a> {
     pub(crate) pairs: Option<Pairs<'a>>,
     /// Given if the model's thinking is left out, since it was made behind something else.
     pub(crate) unbound: Option<Checking>,
+    /// True if results arrived in it for calls that are not sent.
+    pub(crate) apart: bool,
     /// A shortened text says how to get it back.
     pub(crate) recall: bool,
     /// The number of the iteration.
@@ -130,6 +135,7 @@ impl<'a> Rendering<'a> {
         pins: None,
         pairs: None,
         unbound: None,
+        apart: false,
         recall: false,
         iteration: 0,
         before: 0,
@@ -150,19 +156,27 @@ impl<'a> Rendering<'a> {
 
     /// Returns true if everything looks as in the log, given that no result is longer than this.
     pub(crate) fn is_plain(&self, longest: usize) -> bool {
-        let is_whole = self.pairs.is_none() && self.unbound.is_none();
+        let is_whole = self.pairs.is_none() && self.unbound.is_none() && !self.apart;
         self.cleared == 0 && self.masks.is_none() && is_whole && longest <= self.most
     }
 
     /// Returns a key for the encodings of an iteration with this look; 0 when it is as in the log.
     pub(crate) fn key_of_iteration(&self, iteration: &Iteration) -> u64 {
         let key = self.key(iteration.count_calls(), iteration.longest);
-        self.unbound.map_or(key, |_| key.rotate_left(1) ^ UNBOUND)
+        let key = self.unbound.map_or(key, |_| key.rotate_left(1) ^ UNBOUND);
+        if self.apart {
+            return key.rotate_left(1) ^ APART;
+        }
+        key
     }
 
     /// Returns such a key for the results of a message.
     pub(crate) fn key_of_results(&self, exchange: &Exchange) -> u64 {
-        self.key(exchange.count_calls(), exchange.longest)
+        let key = self.key(exchange.count_calls(), exchange.longest);
+        if self.apart && exchange.arrival.is_some() {
+            return key.rotate_left(1) ^ APART;
+        }
+        key
     }
 
     /// Returns such a key for a message.
@@ -214,6 +228,8 @@ impl<'a> Rendering<'a> {
     pub(crate) fn result(&self, slot: usize, outcome: &Outcome) -> Look {
         match () {
             () if self.is_pinned(slot) => Look::Whole,
+            // What a model reads of a call that waits stays for ever.
+            () if outcome.status == Status::Waiting => Look::Whole,
             () if slot < self.cleared => Look::Cleared,
             () if outcome.longest() > self.most => Look::Shortened,
             () => Look::Whole,
@@ -257,12 +273,16 @@ impl<'a> Rendering<'a> {
         for (slot, (outcome, call)) in exchange.outcomes().zip(calls).enumerate() {
             if let Some(outcome) = outcome {
                 let output = self.output(slot, call, outcome);
-                let shown = output.map(|output| Arc::new(Outcome::new(outcome.status, output)));
+                let shown = output.map(|output| {
+                    let late = outcome.late.as_deref().cloned();
+                    Arc::new(Outcome::new(outcome.status, output).with_late(late))
+                });
                 other.fill(slot, shown.unwrap_or_else(|| outcome.clone()));
             }
         }
         other.metadata.clone_from(&exchange.metadata);
         other.decisions.clone_from(&exchange.decisions);
+        other.arrival = exchange.arrival;
         Some(other)
     }
 
@@ -312,6 +332,9 @@ impl<'a> Rendering<'a> {
 
     /// Returns the result in other words; `None` if it stays as it is.
     fn output(&self, slot: usize, call: &ToolCall, outcome: &Outcome) -> Option<Output> {
+        if outcome.status == Status::Waiting {
+            return None;
+        }
         let handle = || {
             let slot = self.before + slot;
             let handle = RecallHandle::of_result(self.iteration, slot, call, outcome);

@@ -28,6 +28,7 @@ mod found;
 mod import;
 mod inputs;
 mod joined;
+mod late;
 #[path = "../support/log_replay.rs"]
 mod log_replay;
 mod looks;

@@ -23,6 +23,7 @@ pub(crate) const FACTS: Facts = Facts {
         Rule::ThoughtsLead,
         Rule::CallsAnywhere,
         Rule::HasItems,
+        Rule::LateOutputs,
         Rule::TextArguments,
     ],
     takes_id: |id, _| (1..=64).contains(&id.chars().count()),

@@ -2,7 +2,7 @@
 
 use crate::context::cause::Cause;
 use crate::context::inputs::{find_most_output, find_parameter};
-use crate::log::message::{Message, Outcome, Status};
+use crate::log::message::{Message, Outcome};
 use crate::log::reply::Finish;
 use crate::policy::account::AccountRow;
 use crate::prices::rates::Money;
@@ -267,5 +267,7 @@ fn first_word(reason: &Value) -> &str {
 /// Returns the kind of failure, if a result is one: the tool's own word if it is known.
 pub(super) fn result_failure(outcome: &Outcome) -> Option<&str> {
     let name = outcome.error_type.as_deref();
-    (outcome.status != Status::Ok).then(|| name.unwrap_or_else(|| outcome.status.name()))
+    outcome
+        .is_error()
+        .then(|| name.unwrap_or_else(|| outcome.status.name()))
 }

@@ -1,0 +1,81 @@
+//! Results that come later: a conversation takes them when they arrive, and gives them a place before its next request.
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::log::late::{Arrived, CallKey};
+use crate::log::message::{Outcome, Status};
+use crate::log::results::read_outcome;
+use crate::value::time::Time;
+use crate::value::Value;
+
+impl Context {
+    /// Takes a late result, `{:ok, term}`, `{:error, reason}`, `{:unknown, reason}` or `{:cancelled, reason}`, for a call that waits. While
+    /// other calls of its message are pending it fills the slot, as any result does. Afterwards it is kept until
+    /// [`Context::place_arrivals`]. The same result again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::LateToolResult`], [`Error::InvalidToolResult`], [`Error::InvalidPart`].
+    pub fn arrive(
+        &self,
+        key: &CallKey,
+        result: Value,
+        from: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let outcome = read_outcome(result)?.filter(|outcome| outcome.status != Status::Waiting);
+        let outcome = outcome.ok_or_else(|| Error::InvalidToolResult {
+            position: 0,
+            key: Value::atom("result"),
+        })?;
+        self.take_late(key, outcome, from, at)
+    }
+
+    pub(super) fn take_late(
+        &self,
+        key: &CallKey,
+        outcome: Outcome,
+        from: Value,
+        at: Time,
+    ) -> Result<Self, Error> {
+        let arrived = Arrived {
+            at,
+            from,
+            extra: None,
+        };
+        let mut next = self.clone();
+        if next.log.arrive(key, outcome, arrived)? {
+            next.log.updated_at = at;
+            next.compare_new(self);
+            next.grown();
+        }
+        Ok(next)
+    }
+
+    /// Gives the results that have arrived a place: behind all messages, in the next iteration once a model has spoken in the
+    /// current one. Call it before a request, and not while an answer is under way, which was made without them.
+    ///
+    /// # Errors
+    /// [`Error::PendingToolCalls`]
+    pub fn place_arrivals(&self, at: Time) -> Result<Self, Error> {
+        self.log.check_nothing_pending()?;
+        if self.log.waits().arrivals.is_empty() {
+            return Ok(self.clone());
+        }
+        Ok(self.changed(at, |next| {
+            if self.current().has_assistant() || self.is_closed() {
+                next.log.complete(at);
+            }
+            next.log.append_arrivals();
+            next.compare_new(self);
+        }))
+    }
+
+    /// Returns the conversation as a branch beside this one: the calls that wait are answered in this one, and never in the branch.
+    #[must_use]
+    pub fn leave_waiting(&self, at: Time) -> Self {
+        match self.held_waiting() {
+            true => self.changed(at, |next| next.log.leave_waiting()),
+            false => self.clone(),
+        }
+    }
+}

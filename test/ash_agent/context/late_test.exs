@@ -1,0 +1,195 @@
+defmodule AshAgent.Context.LateTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{ChatContext, Context}
+  alias AshAgent.Context.{Calls, Error, View}
+
+  @deadline ~U[2026-01-02 10:00:00.000000Z]
+  @at ~U[2026-01-01 12:00:00.000000Z]
+
+  defp waiting do
+    wait = {:waiting, %{for: {:person, "ann"}, handle: "start 1", deadline: @deadline}}
+
+    Context.new("Build it", id: "c", at: ~U[2026-01-01 10:00:00Z])
+    |> Context.add_assistant_message(nil, [%{id: "a", name: :build, arguments: %{n: 1}}])
+    |> Context.add_tool_results([{"a", wait}])
+  end
+
+  defp answered do
+    {:ok, context} =
+      waiting()
+      |> Context.add_assistant_message("It runs.")
+      |> Calls.arrive({:handle, "start 1"}, {:ok, %{temp: 72}}, from: :ci, at: @at)
+
+    Calls.place_arrivals(context)
+  end
+
+  describe "the neutral form" do
+    test "says what an open call and an arrival look like" do
+      assert [
+               %{
+                 id: "a",
+                 result:
+                   {:waiting, %{for: {:person, "ann"}, handle: "start 1", deadline: @deadline}}
+               }
+             ] = Context.get_iteration(waiting(), 1).tool_calls
+
+      assert Calls.tool_call_status(waiting(), "a") == :waiting
+      context = answered()
+      assert Calls.tool_call_status(context, "a") == :ok
+
+      assert %{
+               messages: [%{role: :user, content: [result], arrival: arrival}],
+               tool_calls: [
+                 %{id: "a", result: {:ok, %{temp: 72}}, arrived: %{at: @at, from: :ci}}
+               ]
+             } = Context.get_iteration(context, 3)
+
+      assert result == %{
+               type: :tool_result,
+               tool_use_id: "a",
+               content: ~s({"temp":72}),
+               is_error: false
+             }
+
+      assert arrival == %{id: "a", iteration: 1, at: @at, from: :ci}
+      assert Context.extract_tool_calls(context) == []
+      assert Context.pending_tool_calls(context) == []
+    end
+
+    test "goes through to_map/1 and create/1" do
+      for context <- [waiting(), answered()] do
+        again = context |> Context.to_map() |> Context.create!()
+        assert Context.to_map(again) == Context.to_map(context)
+        assert Calls.late_calls(again) == Calls.late_calls(context)
+        assert Context.request!(again, :anthropic) == Context.request!(context, :anthropic)
+      end
+    end
+
+    test "refuses an arrival that no call waits for" do
+      map = Context.to_map(answered())
+
+      for change <- [&Map.put(&1, :iteration, 2), &Map.put(&1, :id, "b")] do
+        broken =
+          update_in(map.iterations, fn iterations ->
+            List.update_at(iterations, 2, fn iteration ->
+              update_in(iteration.messages, fn [message] ->
+                [Map.update!(message, :arrival, change)]
+              end)
+            end)
+          end)
+
+        assert {:error, %Error{reason: {:invalid, _path, _expected}}} = Context.create(broken)
+      end
+    end
+  end
+
+  test "add_tool_results/2 takes a late result, and gives it a place" do
+    context =
+      waiting()
+      |> Context.add_assistant_message("It runs.")
+      |> Context.add_tool_results([{"a", {:ok, "green"}}])
+
+    assert [%{state: :placed, placed: 3, result: {:ok, "green"}}] = Calls.late_calls(context)
+
+    error = assert_raise Error, fn -> Context.add_tool_results(context, [{"a", {:ok, "red"}}]) end
+    assert error.reason == {:late_tool_result, "a", :answered}
+    assert Context.equal?(Context.add_tool_results(context, [{"a", {:ok, "green"}}]), context)
+  end
+
+  test "an arrival is no turn, and opens an iteration where a user's message would" do
+    context = answered()
+    assert context.current_iteration == 3
+    assert Context.turn_start(context) == 1
+    assert Context.exceeded_max_iterations?(context, 3)
+    refute Context.exceeded_max_iterations?(context, 4)
+  end
+
+  test "every refusal has words that say what to do" do
+    context = waiting() |> Context.add_assistant_message("It runs.")
+    {:ok, cancelled} = Calls.arrive(context, "a", {:cancelled, "no longer needed"})
+
+    for {context, call, why} <- [
+          {answered(), "a", :answered},
+          {cancelled, "a", :cancelled},
+          {Context.fork(context), {:handle, "start 1"}, :elsewhere},
+          {context, "b", :unknown}
+        ] do
+      assert {:error, %Error{reason: {:late_tool_result, _, ^why}} = error} =
+               Calls.arrive(context, call, {:ok, "other"})
+
+      assert Exception.message(error) =~ "was not taken: "
+    end
+
+    again =
+      Context.new("Begin")
+      |> Context.add_assistant_message("Yes?")
+      |> Context.add_user_message("Build")
+      |> Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      |> Context.add_tool_results([{"a", {:waiting, %{handle: "h"}}}])
+
+    assert {:error, %Error{reason: {:late_tool_result, "h", :rewound}}} =
+             again |> Context.rewind(to: 1) |> Calls.arrive({:handle, "h"}, {:ok, 1})
+  end
+
+  describe "stored" do
+    test "a conversation in which a call waited is version 2, and so are its forks and what a rewind leaves" do
+      fork = Context.fork(answered())
+      rewound = Context.rewind(answered(), to: 1)
+
+      for context <- [waiting(), answered(), fork, rewound] do
+        assert %{"version" => 2} = dumped = Context.dump(context)
+        assert Context.equal?(Context.load!(dumped), context)
+        assert %{"version" => 2} = Context.dump(context, since: 1)
+        assert {:ok, loaded} = context |> Context.to_snapshot() |> Context.load()
+        assert Calls.late_calls(loaded) == Calls.late_calls(context)
+      end
+
+      assert %{"version" => 1} = Context.dump(Context.new("Hi"))
+    end
+
+    test "a chat with such a branch is version 2, and a branch leaves the call to its origin" do
+      chat = ChatContext.new(input: "One")
+      assert %{"version" => 1} = ChatContext.dump(chat)
+      chat = ChatContext.update_context(chat, fn _ -> waiting() end)
+      chat = ChatContext.branch(chat, "other")
+      assert %{"version" => 2} = dumped = ChatContext.dump(chat)
+      {:ok, loaded} = ChatContext.load(dumped)
+      assert [%{state: :open}] = Calls.late_calls(loaded.branches["main"].context)
+      assert [%{state: :elsewhere}] = Calls.late_calls(loaded.branches["other"].context)
+    end
+
+    test "a document with an arrival for no call, or a second one, is refused" do
+      dumped = Context.dump(answered())
+      place = ["iterations", Access.at(2), "messages", Access.at(0), "arrival", "iteration"]
+      assert {:error, %Error{}} = dumped |> put_in(place, 2) |> Context.load()
+
+      twice =
+        update_in(dumped, ["iterations", Access.at(2), "messages"], fn [one] -> [one, one] end)
+
+      assert {:error, %Error{}} = Context.load(twice)
+    end
+  end
+
+  test "masks and clearing leave the placeholder" do
+    context = answered()
+
+    results =
+      &for(
+        %{content: [%{type: :tool_result, content: content}]} <- Context.to_messages(&1),
+        do: content
+      )
+
+    [placeholder, ~s({"temp":72})] = results.(context)
+
+    assert [^placeholder, "[gone]"] =
+             context |> View.clear_tool_results(keep: 0, placeholder: "[gone]") |> results.()
+
+    assert [^placeholder, ~s({"temp":##})] =
+             context |> View.put_masks([{"[0-9]", "#"}, {"call", "x"}]) |> results.()
+  end
+
+  test "inspect shows no text" do
+    refute inspect(answered()) =~ "72"
+  end
+end
