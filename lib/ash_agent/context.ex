@@ -1043,7 +1043,7 @@ defmodule AshAgent.Context do
 
   The map has `"system"` and `"messages"` for Anthropic and Bedrock, `"messages"` for OpenAI chat, Ollama and Mistral,
   `"instructions"` and `"input"` for OpenAI Responses, and `"systemInstruction"` and `"contents"` for Gemini; for Anthropic
-  also `"container"` once its tools ran in one. It obeys the provider's rules; `request_report/3` lists what had to be
+  also `"container"` once its tools ran in one, and `"model"` with the option `:model` where bodies name it. It obeys the provider's rules; `request_report/3` lists what had to be
   changed for that. The conversation itself does not change. To send a request, use `encode_request/3`, which is faster.
 
   The error's reason is `{:pending_tool_calls, ids}` while tool calls wait for their results, `{:unknown_iteration,

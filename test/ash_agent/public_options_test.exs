@@ -112,6 +112,7 @@ defmodule AshAgent.PublicOptionsTest do
       {Response, :new} => [:anthropic],
       {Response, :decode} => [:anthropic, "{}"],
       {Context, :print} => [context],
+      {Trace, :to_csv} => [context],
       {Trace, :to_html} => [context],
       {Trace, :to_otlp} => [context]
     }

@@ -125,7 +125,7 @@ pub fn read_fields(Metadata(body): Metadata) -> Result<Fields, Error> {
 
 pub fn request(context: On<'_, Context>, given: RequestOptions<'_>) -> Result<Value, NifError> {
     let context = given.lend(context);
-    let segments = context.encode_messages(&given.options)?;
+    let segments = context.encode_request(&given.options, &Map::default())?;
     let bytes = segments.iter().flat_map(|segment| segment.bytes());
     let text: Vec<u8> = bytes.copied().collect();
     Ok(json::read(&text, NESTING)?)

@@ -92,6 +92,7 @@ defmodule AshAgent.Context.HandleTest do
       ask_about_tool_call: ["a", %{}],
       ask_again: [],
       asked_tool_calls: [],
+      answer_tool_call: ["a", "yes"],
       approve_tool_call: ["a"],
       deny_tool_call: ["a"],
       tool_call_approved?: ["a", %{}],
