@@ -28,6 +28,7 @@ options = [
   :output,
   :parameters,
   :permission_rules,
+  :prices,
   :prompt,
   :repeat,
   :sort,
