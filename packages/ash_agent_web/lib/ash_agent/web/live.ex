@@ -151,10 +151,16 @@ defmodule AshAgent.Web.Live do
   end
 
   defp close(chat) do
-    if chat.watched, do: Process.demonitor(chat.watched, [:flush])
-    chat = %{chat | conversation: nil, watched: nil, running?: false, said: [], failure: nil}
+    chat = %{unwatch(chat) | conversation: nil, running?: false, said: [], failure: nil}
     chat = %{chat | limit: @page, asked?: false}
     chat |> put_context(nil) |> put_form()
+  end
+
+  defp unwatch(%{watched: nil} = chat), do: chat
+
+  defp unwatch(chat) do
+    Process.demonitor(chat.watched, [:flush])
+    %{chat | watched: nil}
   end
 
   ## What the actor may see
@@ -205,7 +211,8 @@ defmodule AshAgent.Web.Live do
   defp load(%{conversation: %{id: id}} = chat), do: chat |> list() |> fetch(id)
 
   defp show(chat, %{id: id, status: status} = conversation) do
-    running? = status == :running or chat.expected == id
+    # A session is there a moment before its turn is stored.
+    running? = status == :running or chat.expected == id or chat.watched != nil
     said = if running?, do: chat.said, else: []
     failure = if not running?, do: failure(conversation)
 
@@ -292,7 +299,7 @@ defmodule AshAgent.Web.Live do
         ended |> load() |> look()
 
       %{ended: _how} when current? ->
-        load(%{ended | expected: nil})
+        load(unwatch(%{ended | expected: nil}))
 
       _other ->
         load(ended)

@@ -118,6 +118,7 @@ defmodule AshAgent.Web.LivePageTest do
     await(ann, "document.querySelector('[aria-busy]') == null")
     enter(ann)
     finish(asked("And then"))
+    shows(ann, "And then")
     await(ann, "document.querySelector('[aria-busy]') == null")
     assert ["I am Ann", "Dear Ann, how are you?", "And then" | _] = said(ann)
     for browser <- [ann, bob], do: Browser.close(browser)
