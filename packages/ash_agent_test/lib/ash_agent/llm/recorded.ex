@@ -44,6 +44,11 @@ defmodule AshAgent.LLM.Recorded do
   where a streamed answer has it in several events. A test that depends on such a text cannot be played.
   Bedrock's streams are binary and not read easily in a review; the same is replaced in them.
 
+  What the conversation masks, see `AshAgent.Context.View.put_masks/3`, is kept out of its answers, too: the cassette has the words of the
+  masks, and the conversation that is played has them as well. A thought that is masked loses its signature, and is left out where the next
+  request does not have it. An answer that would not be played alike is not recorded, and the model raises an `ArgumentError` that says so: a
+  mask finds something in what a mask wrote, in a provider's own block, or in a thought that cannot be left out, as those of Mistral.
+
   ## Limits
 
   Only the clients of ash_agent_runtime can be recorded. `AshAgent.LLM.ReqLLM` and your own models cannot, since they send requests themselves.
@@ -54,7 +59,7 @@ defmodule AshAgent.LLM.Recorded do
 
   @behaviour AshAgent.LLM
 
-  alias AshAgent.LLM
+  alias AshAgent.{Context, LLM}
   alias AshAgent.LLM.Recorded.{Cassette, Transport}
 
   @modes [:replay, :record_missing, :record_all]
@@ -133,13 +138,13 @@ defmodule AshAgent.LLM.Recorded do
 
   @impl true
   def chat(context, opts) do
-    {client, opts} = through_cassette(opts)
+    {client, opts} = through_cassette(opts, context, :chat)
     client.chat(context, opts)
   end
 
   @impl true
   def stream(context, opts, fun) do
-    {client, opts} = through_cassette(opts)
+    {client, opts} = through_cassette(opts, context, :stream)
     client.stream(context, opts, fun)
   end
 
@@ -149,9 +154,12 @@ defmodule AshAgent.LLM.Recorded do
     recorded.client.describe(opts, mode)
   end
 
-  defp through_cassette(opts) do
+  defp through_cassette(opts, context, mode) do
     {recorded, opts} = Keyword.pop!(opts, :recorded)
-    recorded = Map.put(recorded, :transport, opts[:transport])
+    answer = {mode, Keyword.take(opts, [:provider, :model, :max_response_bytes])}
+    masks = if(recorded.mode == :replay, do: [], else: Context.View.view(context).masks)
+    own = %{transport: opts[:transport], masks: masks, answer: answer}
+    recorded = Map.merge(recorded, own)
     {recorded.client, Keyword.put(opts, :transport, {Transport, Map.to_list(recorded)})}
   end
 end

@@ -149,7 +149,8 @@ defmodule AshAgent.LLM.Recorded.Scrub do
   @prelude 12
   @sum 4
 
-  defp frames?(headers) do
+  @doc "Returns whether an answer with these headers comes in frames."
+  def frames?(headers) do
     Enum.any?(headers, fn {name, value} ->
       name == "content-type" and value =~ "vnd.amazon.eventstream"
     end)

@@ -5,9 +5,10 @@ defmodule AshAgent.LLM.Recorded.Transport do
 
   @behaviour AshAgent.LLM.Transport
 
+  alias AshAgent.{Context, Deadline, Response}
   alias AshAgent.Context.JSON
-  alias AshAgent.Deadline
-  alias AshAgent.LLM.Recorded.Cassette
+  alias AshAgent.LLM.Reading
+  alias AshAgent.LLM.Recorded.{Cassette, Masks}
   alias AshAgent.LLM.Transport.Request
 
   @impl true
@@ -86,12 +87,55 @@ defmodule AshAgent.LLM.Recorded.Transport do
     ending = recording.ending || describe_ending(result)
     recording = %{recording | pieces: Enum.reverse(recording.pieces), ending: ending}
     secrets = Request.secrets(Request.headers(request))
+    recording = hide(recording, opts[:masks], opts[:answer])
 
     with {:error, error} <- Cassette.record(opts[:cassette], recording, secrets),
          do: raise(error)
 
     put_elem(result, tuple_size(result) - 1, acc)
   end
+
+  defp hide(recording, [], _answer), do: recording
+
+  defp hide(recording, masks, answer) do
+    plain = Context.new("-")
+    context = Context.View.put_masks(plain, masks)
+    hidden = Masks.hide(recording, context)
+    [was, is] = for one <- [recording, hidden], do: read(one, answer)
+
+    # The next request is the same when it is played, and nothing is left to mask.
+    if next_request(was, context, answer) == next_request(is, context, answer) and
+         shown(is, context) == shown(is, plain),
+       do: hidden,
+       else:
+         AshAgent.Caller.refuse!(
+           "the answer is not recorded, since it would not be played alike without what the conversation masks: a mask finds something in " <>
+             "what a mask wrote, in a provider's own block or in a thought. Write masks that do not find their own words, or record without them"
+         )
+  end
+
+  defp read(recording, {mode, opts}) do
+    reading = Reading.new(opts, mode, [], fn _events, _response -> :ok end)
+    result = recording |> play(reading, &Reading.take/2, false) |> Reading.result()
+    said = elem(result, 1)
+    response = if elem(result, 0) == :ok, do: said, else: said.response
+    {elem(result, 0), response && Response.message(response)}
+  end
+
+  defp next_request({_how, nil} = read, _context, _answer), do: read
+
+  defp next_request({how, message}, context, {_mode, opts}) do
+    context = context |> add(message) |> Context.interrupt()
+    {how, Context.request(context, opts[:provider])}
+  end
+
+  defp shown({_how, nil}, _context), do: nil
+
+  defp shown({_how, message}, context),
+    do: context |> add(message) |> Context.to_messages() |> List.last()
+
+  defp add(context, message),
+    do: Context.add_assistant_message(context, message.content, message[:tool_calls] || [])
 
   defp keep({:head, status, headers}, recording, _at),
     do: %{recording | status: status, headers: headers}

@@ -286,6 +286,11 @@ defmodule AshAgent.Test.Server.Format do
           into: "",
           do: <<byte_size(name), name::binary, 7, byte_size(value)::16, value::binary>>
 
+    aws_message(headers, payload)
+  end
+
+  @doc "Writes a frame of AWS whose headers are written already."
+  def aws_message(headers, payload) do
     prelude = <<byte_size(headers) + byte_size(payload) + 16::32, byte_size(headers)::32>>
     message = <<prelude::binary, :erlang.crc32(prelude)::32, headers::binary, payload::binary>>
     <<message::binary, :erlang.crc32(message)::32>>
