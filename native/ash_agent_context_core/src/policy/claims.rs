@@ -33,6 +33,8 @@ struct Claim<'a> {
     is_long: bool,
     /// `true` for a size: a number that stands elsewhere proves nothing.
     is_size: bool,
+    /// The key of the word that an ordinal counts.
+    counted: Option<u64>,
     /// `true` if it may be the summary's own, such as the number of a list item: it is wrong only where the conversation has
     /// another one in the same surroundings.
     may_be_own: bool,
@@ -85,6 +87,8 @@ impl<'a> Claims<'a> {
                     let keys = std::iter::once(key).chain(others.iter().copied());
                     all.whole.extend(keys.map(|key| ((around, key), false)));
                 }
+                let counted = fact_pieces::counted_word(line, position);
+                all.pieces.extend(counted.map(|counted| (counted, false)));
                 let is_quoted = lists.contains_key(&piece.start);
                 let is_folder = is_folder(text, piece);
                 let is_long = matches!(piece.kind(), Some(FactKind::Path | FactKind::Address));
@@ -95,6 +99,7 @@ impl<'a> Claims<'a> {
                     endings: Vec::new(),
                     is_long: is_long || is_folder,
                     is_size: fact_pieces::is_size(line, position),
+                    counted,
                     may_be_own: is_quoted || piece.kind().is_none() && !is_folder,
                     surroundings,
                 });
@@ -127,6 +132,7 @@ impl<'a> Claims<'a> {
             endings,
             is_long: false,
             is_size: false,
+            counted: None,
             may_be_own: true,
             surroundings: Surroundings::default(),
         });
@@ -179,7 +185,8 @@ impl<'a> Claims<'a> {
         let mut wrong: Vec<Box<str>> = Vec::new();
         for claim in &self.claims {
             let is_piece = |key| self.pieces.get(key) == Some(&true);
-            let is_there = !claim.is_size && self.keys.get(&claim.key) == Some(&true);
+            let needs_more = claim.is_size || claim.counted.iter().any(is_piece);
+            let is_there = !needs_more && self.keys.get(&claim.key) == Some(&true);
             let mut endings = claim.endings.iter();
             let is_changed = endings.any(|key| self.endings.get(key) == Some(&true));
             let is_own = claim.may_be_own && !is_changed;

@@ -1,7 +1,9 @@
 //! What people make of a fact when they say it again: the end of a path, the start of a hash, a number of a range, a rounded
 //! size, an ordinal. Such a piece is cut where a word of the fact ends, so a changed letter is in none.
 
-use crate::view::facts::{key, Hash, Token};
+use std::hash::Hasher as _;
+
+use crate::view::facts::{key, FactKind, Hash, Token};
 
 /// A piece has at most so many words of its fact, so that a long one takes linear time; its beginning may have more.
 const WORDS: usize = 16;
@@ -30,6 +32,17 @@ const ABOUT: &str = " about around roughly approximately nearly almost some ";
 const SIZES: &str =
     " b byte bytes size filesize length content-length characters chars tokens jan feb mar apr may jun jul aug sep oct nov dec ";
 
+/// A name within so many words of a size is the name of what has it.
+const OWNER: usize = 6;
+
+/// A month begins so, and an ordinal after one is a date.
+const MONTHS: &str = " jan feb mar apr may jun jul aug sep oct nov dec ";
+
+/// An ordinal before one of these words counts nothing: it is a date, or a word is left out.
+const LINKS: &str =
+    " a after an and are as at be been before but by for from had has have he i if in instead into is it its not of on or \
+     over she since so than that the then they this to until was we were when where which who will with would you ";
+
 /// Calls a function with the keys of the pieces and of the other forms of a fact.
 ///
 /// # Complexity
@@ -46,19 +59,25 @@ pub(super) fn each(pieces: &[Token<'_>], position: usize, mut take: impl FnMut(u
     let besides = beside(pieces, position);
     if let Some(number) = number.filter(|number| *number >= 1_000.0) {
         if besides.iter().flatten().any(|word| is_in(SIZES, word)) {
-            each_size(number, 0, &mut take);
+            each_size(number, 0, &owners(pieces, position), &mut take);
         }
     }
-    if let Some((number, power)) = size(pieces, position) {
-        each_size(number * 1_000_f64.powi(power), power, &mut take);
+    if let Some((number, power, _)) = size(pieces, position) {
+        let owners = owners(pieces, position);
+        each_size(number * 1_000_f64.powi(power), power, &owners, &mut take);
+        (0..3).for_each(|decimals| take(sized("1024", number, decimals, power)));
     }
     if let Some(number) = number {
         let decimals = piece.text.split_once('.').map_or(0, |(_, of)| of.len());
         (0..decimals.min(4)).for_each(|decimals| take(rounded(&format!("{number:.decimals$}"))));
         take(rounded(piece.text));
         each_round(number, |number| take(rounded(&format!("{number:.0}"))));
-        let words = besides.iter().flatten();
-        words.for_each(|word| take(ordinal(piece.text, word)));
+    }
+    if let Some(number) = number.map(|_| piece.text).or(ordinal_number(piece.text)) {
+        for word in besides.iter().flatten() {
+            take(ordinal(number, word));
+            take(counted(word));
+        }
     }
 }
 
@@ -68,11 +87,20 @@ pub(super) fn list_keys(text: &str, pieces: &[Token<'_>], position: usize) -> Ve
         return Vec::new();
     };
     let mut keys = Vec::new();
-    if let Some((number, power)) = size(pieces, position) {
+    if let Some((number, power, ending)) = size(pieces, position) {
         let decimals = piece.text.split_once('.').map_or(0, |(_, of)| {
             of.bytes().take_while(u8::is_ascii_digit).count()
         });
-        keys.push(sized(number, decimals, power));
+        if ending != "ib" {
+            keys.push(sized("1000", number, decimals, power));
+        }
+        // In units of 1,024 many a wrong size is that of another thing, so one in few digits has to stand beside its name.
+        let of_1024 = sized("1024", number, decimals, power);
+        let of_owners = owners(pieces, position).into_iter();
+        keys.extend(of_owners.map(|owner| owned(of_1024, owner)));
+        if ending != "b" || decimals > 1 || decimals == 1 && number >= 10.0 {
+            keys.push(of_1024);
+        }
     }
     if is_size(pieces, position) {
         return keys;
@@ -89,14 +117,26 @@ pub(super) fn list_keys(text: &str, pieces: &[Token<'_>], position: usize) -> Ve
             &piece.text.trim_start_matches('~').replace(',', ""),
         ));
     }
-    let endings = ["st", "nd", "rd", "th"].iter();
-    let mut numbers = endings.filter_map(|ending| piece.text.strip_suffix(ending));
-    if let Some(number) = numbers.find(|number| number.parse::<u64>().is_ok()) {
+    if let Some(number) = ordinal_number(piece.text) {
         // The word before it is mostly an article.
         let [before, after] = beside(pieces, position);
         keys.extend(after.or(before).map(|word| ordinal(number, word)));
     }
     keys
+}
+
+/// Returns the key of the word that an ordinal of a summary counts. If the conversation counts it too, the ordinal proves
+/// nothing where it stands beside another word.
+pub(super) fn counted_word(pieces: &[Token<'_>], position: usize) -> Option<u64> {
+    let piece = pieces.get(position)?;
+    ordinal_number(piece.text)?;
+    let [before, after] = beside(pieces, position);
+    let is_month = |word: &Token<'_>| {
+        let text = word.text.get(..3).unwrap_or_default();
+        is_in(MONTHS, &Token { text, ..*word })
+    };
+    let after = after.filter(|word| word.start == piece.end() + 1 && !is_in(LINKS, word));
+    after.filter(|_| !before.is_some_and(is_month)).map(counted)
 }
 
 /// Calls a function with the key of each run of words of a fact, and of each short form of a hash.
@@ -126,7 +166,7 @@ fn each_piece(bytes: &[u8], has_letter: bool, take: &mut impl FnMut(u64)) {
             if is_short || is_end && length >= least && length < bytes.len() {
                 let mut whole = hash;
                 whole.byte(0xff);
-                take(std::hash::Hasher::finish(&whole));
+                take(whole.finish());
             }
             words += usize::from(is_end);
             if words == WORDS && start > 0 {
@@ -165,8 +205,8 @@ fn number(text: &str) -> Option<f64> {
     is_number.then(|| text.replace(',', "").parse().ok())?
 }
 
-/// Returns the number of a size and the power of its unit: of `12KB`, or of `12` before `KB`.
-fn size(pieces: &[Token<'_>], position: usize) -> Option<(f64, i32)> {
+/// Returns the number of a size, the power of its unit and the ending of that: of `12KB`, or of `12` before `KB`.
+fn size(pieces: &[Token<'_>], position: usize) -> Option<(f64, i32, &'static str)> {
     let piece = pieces.get(position)?;
     let digits = piece.text.trim_start_matches('~');
     let digits = digits.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -177,32 +217,61 @@ fn size(pieces: &[Token<'_>], position: usize) -> Option<(f64, i32)> {
         unit => unit,
     };
     let unit = unit.to_ascii_lowercase();
-    let unit = unit
-        .strip_suffix("ib")
-        .or(unit.strip_suffix('b'))
-        .unwrap_or(&unit);
+    let ending = ["ib", "b"].into_iter().find(|end| unit.ends_with(end));
+    let ending = ending.unwrap_or_default();
+    let unit = unit.strip_suffix(ending)?;
     let (_, power) = UNITS.iter().find(|(name, _)| *name == unit)?;
-    Some((number(digits)?, *power))
+    Some((number(digits)?, *power, ending))
 }
 
 /// Calls a function with the keys of a size in thousands, in both senses, with up to two decimals. `least`: its own unit.
-fn each_size(size: f64, least: i32, take: &mut impl FnMut(u64)) {
+fn each_size(size: f64, least: i32, owners: &[u64], take: &mut impl FnMut(u64)) {
     for (_, power) in UNITS.iter().filter(|(_, power)| *power >= least) {
-        for unit in [1_000_f64, 1_024.0] {
+        for (base, unit, owners) in [("1000", 1_000_f64, &[][..]), ("1024", 1_024.0, owners)] {
             let number = size / unit.powi(*power);
-            if number >= 0.1 {
-                (0..3).for_each(|decimals| take(sized(number, decimals, *power)));
+            for decimals in (0..3).filter(|_| number >= 0.1) {
+                let sized = sized(base, number, decimals, *power);
+                take(sized);
+                owners.iter().for_each(|owner| take(owned(sized, *owner)));
             }
         }
     }
 }
 
-fn sized(number: f64, decimals: usize, power: i32) -> u64 {
-    key(&["size", &format!("{number:.decimals$}"), &power.to_string()])
+fn sized(base: &str, number: f64, decimals: usize, power: i32) -> u64 {
+    let number = format!("{number:.decimals$}");
+    key(&["size", base, &number, &power.to_string()])
+}
+
+/// Returns the keys of the names near a size.
+fn owners(pieces: &[Token<'_>], position: usize) -> Vec<u64> {
+    let near = position.saturating_sub(OWNER)..(position + OWNER + 1).min(pieces.len());
+    let is_name = |word: &Token<'_>| match word.kind() {
+        Some(kind) => kind != FactKind::Number,
+        None => word.is_name(),
+    };
+    let near = pieces.get(near).into_iter().flatten();
+    near.filter(|word| is_name(word)).map(Token::key).collect()
+}
+
+fn owned(size: u64, owner: u64) -> u64 {
+    size ^ owner.rotate_left(1)
+}
+
+/// Returns the key of a word that numbers stand beside.
+fn counted(word: &Token<'_>) -> u64 {
+    key(&["counted"]) ^ word.word_key()
 }
 
 fn rounded(number: &str) -> u64 {
     key(&["rounded", number])
+}
+
+/// Returns the number of an ordinal in digits, such as `3rd`.
+fn ordinal_number(text: &str) -> Option<&str> {
+    let endings = ["st", "nd", "rd", "th"].iter();
+    let mut numbers = endings.filter_map(|ending| text.strip_suffix(ending));
+    numbers.find(|number| number.parse::<u64>().is_ok())
 }
 
 fn ordinal(number: &str, word: &Token<'_>) -> u64 {

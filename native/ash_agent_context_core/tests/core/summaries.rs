@@ -135,6 +135,232 @@ fn a_piece_of_a_fact_is_known_and_a_lie_in_it_is_found() {
 }
 
 #[test]
+fn a_size_in_units_of_1024_is_known_beside_its_name_or_with_a_decimal() {
+    let text = "report.csv has 48,213 bytes, photo.png has 60,500 bytes\n-rw-r--r-- 1 me me 91K Nov 26 log.txt\n\
+                a cache of 12 KiB, the limit is 3 MB";
+    for (honest, lies) in [
+        ("It takes 48 KB", &["47 KB", "059 KB"][..]),
+        ("report.csv takes 47 KB", &["log.txt takes 47 KB"]),
+        (
+            "It takes 47.1 KB, the other one 59.08 kB",
+            &["48.2 KiB", "47.2 KB"],
+        ),
+        ("It takes 47 KiB, or 47K", &["46 KiB", "46K", "48 KiB"]),
+        ("It takes 91 KB, 91K, 91 KiB", &["90 KB", "92K"]),
+        ("It takes 12 KB, 12 KiB", &["13 KB", "11 KiB"]),
+        ("At most 3 MB", &["2 MB"]),
+    ] {
+        assert_eq!(wrong(text, honest), [""; 0], "{honest}");
+        for lie in lies {
+            let found = wrong(text, &format!("They have {lie} now"));
+            assert!(!found.is_empty(), "{lie}");
+        }
+    }
+}
+
+#[test]
+fn a_date_does_not_prove_what_an_ordinal_counts() {
+    let text = "Attempt 3 failed, attempt 4 of May 24th too. Arrives on May 11th and 12th, with 2 bags from JFK.\n\
+                The 5th parameter is a flag, the 7 flights of 2024 have 9 stops";
+    for honest in [
+        "The 3rd attempt and the 4th attempt failed",
+        "It was May 24th, the 11th and the 12th.",
+        "On the 24th with bags, or the 24th from JFK",
+        "So the 11th has stops",
+        "Since May 24th bags went; the 24th, bags",
+        "The 24th day, the 11th hour",
+        "The 5th parameter",
+        "5th parameter",
+    ] {
+        assert_eq!(wrong(text, honest), [""; 0], "{honest}");
+    }
+    for lie in [
+        "The 24th attempt failed",
+        "The 11th attempt",
+        "the 5th attempt",
+        "12th parameter",
+        "the 12th stops",
+        "the 4th parameter of May",
+    ] {
+        assert!(!wrong(text, lie).is_empty(), "{lie}");
+    }
+}
+
+/// A random number below another, of a linear generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn hex(&mut self, len: u64) -> String {
+        let digits = (0..len).map(|_| format!("{:x}", self.below(16)));
+        digits.collect()
+    }
+
+    /// Changes a digit or a small letter into another of its kind.
+    fn change(&mut self, text: &str, is_hex: bool) -> String {
+        let mut bytes = text.as_bytes().to_vec();
+        loop {
+            let at = self.below(bytes.len() as u64) as usize;
+            let letters = if is_hex {
+                &b"0123456789abcdef"[..]
+            } else {
+                b"abcdefghijklmnopqrstuvwxyz"
+            };
+            let letters = match bytes[at] {
+                b'0'..=b'9' if !is_hex => &b"0123456789"[..],
+                byte if letters.contains(&byte) => letters,
+                _ => continue,
+            };
+            let other = letters[self.below(letters.len() as u64) as usize];
+            if other != bytes[at] {
+                bytes[at] = other;
+                return String::from_utf8(bytes).unwrap();
+            }
+        }
+    }
+}
+
+/// A fact of a conversation, how a summary says it, and a lie of the same form.
+type Said = (&'static str, String, String);
+
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) | (_, 0 | 4..=9) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        _ => "rd",
+    };
+    format!("{number}{ending}")
+}
+
+/// Measures the check: of 1,000 lies of each kind 990 are found, and of 50 summaries that say parts of what is there two
+/// are doubted at most. The conversation has other numbers as well, dates among them, that a lie may hit.
+#[test]
+fn lies_are_told_from_pieces() {
+    let random = &mut Random(7);
+    let mut log = String::from(
+        "We fly on May 24th and May 11th, back on June 2nd, with 3 bags for $1,204 in 2024.\n",
+    );
+    let (mut hashes, mut uuids, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sizes, mut attempts, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..30 {
+        hashes.push(random.hex(40));
+        uuids.push([8, 4, 4, 4, 12].map(|len| random.hex(len)).join("-"));
+        let from = 100 + random.below(4_000);
+        ranges.push((from, from + 10 + random.below(300)));
+        sizes.push(1_000 + random.below(900_000));
+        attempts.push(2 + random.below(60));
+        let name = ["alpha", "beta", "gamma", "delta"][number % 4];
+        paths.push(format!("lib/{name}/part_{number}/{name}_view.ex"));
+        let (from, to) = ranges[number];
+        log += &format!(
+            "commit {}\nrequest {} done\nsee lines {from}-{to} of {}\n{name}{number}.bin has {} bytes\n\
+             attempt {} of worker{number} failed\n",
+            hashes[number], uuids[number], paths[number], sizes[number], attempts[number]
+        );
+    }
+    let context = told(&log);
+    let wrong = |text: &str| {
+        let checked = context.summarize_checked(1, 1, text, Check::Nothing, at(4));
+        checked.unwrap().verdict.wrong
+    };
+    // A check reads the whole log, and names 20 facts at most: so many lines are checked at once.
+    let count_wrong = |lines: &[String]| {
+        let found = lines.chunks(10).map(|lines| {
+            let wrong = wrong(&lines.join("\n"));
+            assert!(wrong.len() < 20, "{wrong:?}");
+            let is_wrong = |line: &&String| wrong.iter().any(|words| line.contains(&**words));
+            lines.iter().filter(is_wrong).count()
+        });
+        found.sum::<usize>()
+    };
+    let kilobytes = |size: u64| match size {
+        10_000.. => format!("{:.0}", size as f64 / 1e3),
+        _ => format!("{:.1}", size as f64 / 1e3),
+    };
+    let mut say = |kind: usize| -> Said {
+        let at = random.below(30) as usize;
+        let known = |text: &str| log.contains(text);
+        loop {
+            let path: Vec<&str> = paths[at].split('/').collect();
+            let (before, honest, is_hex, after) = match kind {
+                0 => ("They changed `", path[3].to_owned(), false, "` first."),
+                1 => ("They read ", path[2..].join("/"), false, " and went on."),
+                2 => ("Files are in `", path[..3].join("/"), false, "/`."),
+                3 => {
+                    let len = 7 + random.below(5) as usize;
+                    ("It is at ", hashes[at][..len].to_owned(), true, " now.")
+                }
+                4 => {
+                    let len = [8, 13][random.below(2) as usize];
+                    (
+                        "Request ",
+                        uuids[at][..len].to_owned(),
+                        true,
+                        " was served.",
+                    )
+                }
+                5 => (
+                    "It begins near line ",
+                    ranges[at].0.to_string(),
+                    false,
+                    " there.",
+                ),
+                6 => (
+                    "The largest takes about ",
+                    kilobytes(sizes[at]),
+                    false,
+                    " KB.",
+                ),
+                _ => {
+                    let lie = attempts[at] + 1 + random.below(7);
+                    if attempts.contains(&lie) {
+                        return ("", String::new(), String::new());
+                    }
+                    let said = |number| format!("The {} attempt failed.", ordinal(number));
+                    return ("ordinal", said(attempts[at]), said(lie));
+                }
+            };
+            let lie = random.change(&honest, is_hex);
+            let is_true = match kind {
+                6 => lie.starts_with('0') || sizes.iter().any(|size| kilobytes(*size) == lie),
+                _ => known(&lie),
+            };
+            if !is_true {
+                let kinds = ["file", "tail", "folder", "hash", "uuid", "range", "size"];
+                let said = |text: &str| format!("{before}{text}{after}");
+                return (kinds[kind], said(&honest), said(&lie));
+            }
+        }
+    };
+    for kind in 0..8 {
+        let said = std::iter::repeat_with(|| say(kind)).filter(|said| !said.0.is_empty());
+        let (honest, lies): (Vec<_>, Vec<_>) =
+            said.take(1_000).map(|said| (said.1, said.2)).unzip();
+        let (found, doubted) = (count_wrong(&lies), count_wrong(&honest[..100]));
+        let kind = [
+            "file", "tail", "folder", "hash", "uuid", "range", "size", "ordinal",
+        ][kind];
+        let told = format!("{kind}: {found} of 1000 lies found, {doubted} of 100 pieces doubted");
+        println!("{told}");
+        assert!(found >= 990 && doubted <= 2, "{told}");
+    }
+    let honest = (0..50).map(|_| {
+        let said = (0..8).map(|kind| say(kind).1);
+        said.collect::<Vec<_>>().join("\n")
+    });
+    let doubted = honest.filter(|text| !wrong(text).is_empty()).count();
+    assert!(doubted <= 2, "{doubted} of 50 honest summaries doubted");
+}
+
+#[test]
 fn a_changed_letter_of_a_short_path_or_of_an_ending_is_found() {
     let text = "changed src/tui/oauth-selector.ts and README.md\nsee /Users/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r.ts\n\
                 import from ../modes/interactive/theme.json, call theme.load() on `and/or`";
