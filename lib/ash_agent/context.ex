@@ -492,7 +492,7 @@ defmodule AshAgent.Context do
   error}`.
 
   Attributes are a map or a keyword list with `:iterations`, `:current_iteration`, `:id`, `:metadata`, `:origin`,
-  `:asked`, `:created_at` and `:updated_at`, all optional. Keys within them may be atoms or strings, times `DateTime`s or ISO 8601
+  `:asked`, `:late`, `:created_at` and `:updated_at`, all optional. Keys within them may be atoms or strings, times `DateTime`s or ISO 8601
   text, and results `{:ok, term}`, `["ok", term]` or `%{"ok" => term}`. `current_iteration` is the number of the last
   iteration, or the next number, in which case an empty iteration opens. Without iterations, the context has an empty
   first one, and the number may be 0, as ash_agent stores it.
@@ -822,7 +822,8 @@ defmodule AshAgent.Context do
   @doc """
   Returns the conversation as plain terms: `:id`, `:iterations`, `:current_iteration`, `:metadata`, `:created_at` and
   `:updated_at`, for a fork its `:origin`, see `AshAgent.Context.fork/2`, and for a paused conversation `:asked`, the calls without a result
-  that somebody was asked about, as `AshAgent.Context.Calls.asked_tool_calls/1` returns them, and those that were approved.
+  that somebody was asked about, as `AshAgent.Context.Calls.asked_tool_calls/1` returns them, and those that were approved. `:late` has late
+  results without a place, and which calls are answered elsewhere or are gone, as `dump/2` has them.
 
   Costs O(n). `create/1` makes a context from it that returns the same map again. The map leaves out what stands
   beside the conversation (views, pins, failures, notes of requests, decisions about calls), the JSON text of arguments that were given as text, and

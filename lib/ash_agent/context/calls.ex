@@ -313,7 +313,7 @@ defmodule AshAgent.Context.Calls do
 
   A call waits if its result in `AshAgent.Context.add_tool_results/3` was `{:waiting, %{for: term, handle: text, deadline: time}}`. The
   iteration then completes as with any result, and the conversation goes on: requests show a fixed placeholder in the slot, for ever.
-  Name the call by its id, or with `{:handle, handle}`. A model may use an id again, and after a rewind it does: the handle names
+  A question to a person does not wait so: `{:is_a_question, id}`. Name the call by its id, or with `{:handle, handle}`. A model may use an id again, and after a rewind it does: the handle names
   this start of the call, so give each start its own.
 
   `result` is `{:ok, term}`, `{:error, reason}`, `{:unknown, reason}` or, to call it off, `{:cancelled, reason}`. While other calls of
@@ -328,6 +328,8 @@ defmodule AshAgent.Context.Calls do
 
     * `:answered` - the call has another result;
     * `:cancelled` - it was called off;
+    * `:denied` - a person denied it;
+    * `:pending` - it has no result and does not wait: `AshAgent.Context.add_tool_results/3` takes the result;
     * `:elsewhere` - it waits in the conversation that this one was forked from;
     * `:rewound` - the conversation was rewound to before it;
     * `:unknown` - no call of this name waited here;

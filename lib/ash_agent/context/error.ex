@@ -13,7 +13,15 @@ defmodule AshAgent.Context.Error do
           {:unknown_tool_call, id :: String.t(), pending :: [String.t()]}
           | {:tool_call_already_answered, id :: String.t(), pending :: [String.t()]}
           | {:late_tool_result, call :: String.t(),
-             why :: :answered | :cancelled | :elsewhere | :rewound | :unknown | :ambiguous}
+             why ::
+               :answered
+               | :cancelled
+               | :denied
+               | :pending
+               | :elsewhere
+               | :rewound
+               | :unknown
+               | :ambiguous}
           | {:duplicate_tool_result, id :: String.t()}
           | {:no_tool_results, pending :: [String.t()]}
           | {:no_pending_tool_calls, given :: [String.t()]}
@@ -225,6 +233,12 @@ defmodule AshAgent.Context.Error do
     do: "it has another result, and results are final. Tell whoever brought it"
 
   defp late(:cancelled), do: "it was called off. Tell whoever brought it"
+
+  defp late(:denied), do: "a person denied it. Tell whoever brought it"
+
+  defp late(:pending),
+    do:
+      "it has no result and does not wait. Give its result with AshAgent.Context.add_tool_results/3"
 
   defp late(:elsewhere),
     do: "it waits in the conversation that this one was forked from. Give it to that one"

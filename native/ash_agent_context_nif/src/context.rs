@@ -140,6 +140,7 @@ pub fn to_map(context: On<'_, Context>) -> Term<'_> {
             updated_at: context.updated_at(),
             origin: Maybe(context.origin()),
             asked: Maybe(is_asked.then(|| encoder.calls_with(asked, |_| None))),
+            late: Maybe(context.late_document()),
         }
     )
 }

@@ -1,9 +1,8 @@
 //! The neutral form: iterations and messages as Elixir sees them.
 
 use ash_agent_context_core::{
-    Content, Context, Entry, Exchange, Iteration, LateCall, Map, Message, MessageRef, Metadata,
-    Name, Outcome, Output, Part, PartKind, Role, Seen, Shown, Source, Status, ToolCall, Value,
-    Wait,
+    Content, Context, Exchange, Iteration, LateCall, Map, Message, MessageRef, Metadata, Name,
+    Outcome, Output, Part, PartKind, Role, Seen, Shown, Source, Status, ToolCall, Value, Wait,
 };
 use rustler::types::atom::{self, Atom};
 use rustler::{Encoder as _, Term};
@@ -245,14 +244,22 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Encodes one iteration with its messages and calls.
     pub fn iteration(&self, context: &'r Context, iteration: &'r Iteration) -> Term<'e> {
-        let calls = iteration.entries().flat_map(Entry::calls);
-        let calls = calls.map(|(call, outcome)| {
+        let calls = iteration.entries().flat_map(|entry| {
+            let arrival = entry.exchange.as_deref().and_then(|of| of.arrival);
+            entry
+                .calls()
+                .map(move |(call, outcome)| (arrival, call, outcome))
+        });
+        let calls = calls.map(|(arrival, call, outcome)| {
             let mut fields = self.call(call);
             let result = outcome.map(|outcome| self.outcome(outcome));
             fields.put(atoms::result(), result);
             if let Some(outcome) = outcome.filter(|outcome| outcome.arrived().is_some()) {
                 let mut arrived = FieldTerms::new(self.env());
                 self.put_arrived(&mut arrived, outcome);
+                if let Some(place) = arrival {
+                    arrived.put(atoms::iteration(), place.iteration);
+                }
                 fields.put(atoms::arrived(), arrived.end());
             }
             fields.end()

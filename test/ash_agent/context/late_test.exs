@@ -66,6 +66,65 @@ defmodule AshAgent.Context.LateTest do
       end
     end
 
+    test "keeps in maps what has no place yet, in its order, and what is answered elsewhere" do
+      wait = fn handle -> {:waiting, %{handle: handle}} end
+
+      two =
+        Context.new("Build it")
+        |> Context.add_assistant_message(nil, for(id <- ["a", "b"], do: %{id: id, name: :build}))
+        |> Context.add_tool_results([{"a", wait.("1")}, {"b", wait.("2")}])
+        |> Context.add_assistant_message("They run.")
+
+      {:ok, one} = Calls.arrive(two, "b", {:ok, [%{type: :text, text: "green"}]}, at: @at)
+      later = DateTime.add(@at, 1)
+      {:ok, both} = Calls.arrive(one, "a", {:error, "red"}, from: :ci, at: later)
+
+      for context <- [one, both, Context.fork(two), Context.fork(one)],
+          text? <- [false, true] do
+        map = Context.to_map(context)
+        map = if text?, do: map |> Context.JSON.encode() |> Context.JSON.decode!(), else: map
+        again = Context.create!(map)
+        assert states(again) == states(context)
+
+        [placed, placed_again] = for one <- [context, again], do: Calls.place_arrivals(one)
+
+        assert Context.request!(placed_again, :anthropic) ==
+                 Context.request!(placed, :anthropic)
+      end
+
+      fork = two |> Context.fork() |> Context.to_map() |> Context.create!()
+
+      assert {:error, %Error{reason: {:late_tool_result, "a", :elsewhere}}} =
+               Calls.arrive(fork, "a", {:ok, 1})
+
+      refute is_map_key(Context.to_map(two), :late)
+
+      other = fn [arrival] -> [put_in(arrival, ["call", "iteration"], 2)] end
+
+      for change <- [other, fn [arrival] -> [arrival, arrival] end] do
+        map = one |> Context.to_map() |> update_in([:late, "arrivals"], change)
+        assert {:error, %Error{reason: {:invalid, [:late | _], _}}} = Context.create(map)
+      end
+    end
+
+    defp states(context),
+      do: for(late <- Calls.late_calls(context), do: {late.id, late.state, late[:result]})
+
+    test "says where a call is listed again" do
+      assert [%{arrived: %{iteration: 1}}] = Context.get_iteration(answered(), 3).tool_calls
+      assert [call] = Context.get_iteration(answered(), 1).tool_calls
+      refute is_map_key(call, :arrived)
+
+      open =
+        Context.new("Build it")
+        |> Context.add_assistant_message(nil, for(id <- ["a", "b"], do: %{id: id, name: :build}))
+        |> Context.add_tool_results([{"a", {:waiting, %{}}}])
+
+      {:ok, open} = Calls.arrive(open, "a", {:ok, 1})
+      assert [%{arrived: arrived}, %{result: nil}] = Context.get_iteration(open, 1).tool_calls
+      refute is_map_key(arrived, :iteration)
+    end
+
     test "refuses an arrival that no call waits for" do
       map = Context.to_map(answered())
 
@@ -130,6 +189,98 @@ defmodule AshAgent.Context.LateTest do
 
     assert {:error, %Error{reason: {:late_tool_result, "h", :rewound}}} =
              again |> Context.rewind(to: 1) |> Calls.arrive({:handle, "h"}, {:ok, 1})
+  end
+
+  test "a result for a call that never waited is refused by where the call stands" do
+    called =
+      Context.new("Build it")
+      |> Context.add_assistant_message(nil, for(id <- ["a", "b"], do: %{id: id, name: :build}))
+
+    asked = Calls.ask_about_tool_call(called, "a", nil, question: true)
+
+    for {context, why} <- [
+          {called, :pending},
+          {Calls.ask_about_tool_call(called, "a"), :pending},
+          {asked, :pending},
+          {Calls.approve_tool_call(called, "a"), :pending},
+          {Calls.deny_tool_call(called, "a"), :denied},
+          {Calls.answer_tool_call(asked, "a", "yes"), :answered},
+          {Context.add_tool_results(called, [{"a", {:ok, 1}}]), :answered},
+          {Context.interrupt(called, "stop", status: :cancelled), :cancelled}
+        ] do
+      assert {:error, %Error{reason: {:late_tool_result, "a", ^why}} = error} =
+               Calls.arrive(context, "a", {:ok, 1})
+
+      assert Exception.message(error) =~ "was not taken: "
+    end
+  end
+
+  test "a question does not wait, and an approval stays with a call that does" do
+    called =
+      Context.new("Build it")
+      |> Context.add_assistant_message(nil, for(id <- ["a", "b"], do: %{id: id, name: :build}))
+
+    wait = [{"a", {:waiting, %{handle: "1"}}}]
+    asked = Calls.ask_about_tool_call(called, "a", nil, question: true)
+    error = assert_raise Error, fn -> Context.add_tool_results(asked, wait) end
+    assert error.reason == {:is_a_question, "a"}
+
+    approved = Calls.approve_tool_call(called, "a", by: "ann", edited: %{"n" => 2})
+    waits = Context.add_tool_results(approved, wait)
+    assert Calls.tool_call_decision(waits, "a") == Calls.tool_call_decision(approved, "a")
+
+    error = assert_raise Error, fn -> Calls.approve_tool_call(waits, "a") end
+    assert error.reason == {:illegal_status, "a", :waiting, :approved}
+
+    # In its slot, a result tells of what a person changed, and the same one is taken again.
+    for result <- [{:ok, "green"}, {:ok, [%{type: :text, text: "green"}]}] do
+      {:ok, filled} = Calls.arrive(waits, "a", result)
+      assert {:ok, again} = Calls.arrive(filled, "a", result)
+      assert Context.equal?(again, filled)
+      assert [_user, _call, results] = Context.to_messages(filled)
+      assert inspect(results) =~ "A person changed the arguments"
+      assert filled |> Context.dump() |> Context.load!() |> Context.equal?(filled)
+    end
+  end
+
+  test "what masks hide in late results is cut from the texts after the system prompt" do
+    context =
+      Context.new("Build it", system_prompt: "Be brief.")
+      |> Context.add_assistant_message(nil, for(id <- ["a", "b"], do: %{id: id, name: :build}))
+      |> View.put_masks([{"code [a-z]+", "[x]"}])
+      |> View.put_prompt_block(:memory, "Ann likes zebrafinch, Bob likes quaggatooth.")
+
+    wait = &{&1, {:waiting, %{}}}
+    both = Context.add_tool_results(context, [wait.("a"), wait.("b")])
+    both = Context.add_assistant_message(both, "They run.")
+    {:ok, both} = Calls.arrive(both, "a", {:ok, "the code zebrafinch"})
+    {:ok, both} = Calls.arrive(both, "b", {:ok, "the code quaggatooth"})
+
+    {:ok, filled} =
+      context
+      |> Context.add_tool_results([wait.("a")])
+      |> Calls.arrive("a", {:ok, "the code zebrafinch"})
+
+    filled = Context.add_tool_results(filled, [{"b", {:ok, "the code quaggatooth"}}])
+
+    for context <- [
+          Calls.place_arrivals(both),
+          Context.add_user_message(both, "And?"),
+          filled
+        ] do
+      prompt = hd(Context.to_messages(context)).content
+      refute prompt =~ "zebrafinch"
+      refute prompt =~ "quaggatooth"
+    end
+  end
+
+  test "a trace has each call once" do
+    context = Context.add_assistant_message(answered(), "It is green.")
+    json = AshAgent.Trace.to_otlp(context, format: :json, messages: true)
+    assert length(String.split(json, "execute_tool build")) == 2
+    [input] = Regex.scan(~r/gen_ai\.input\.messages.{0,900}/, json) |> Enum.take(-1)
+    assert hd(input) =~ "tool_call_response"
+    refute hd(input) =~ ~S(\"tool_call\")
   end
 
   describe "stored" do

@@ -2,7 +2,8 @@
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::log::late::{Arrived, CallKey};
+use crate::log::decision::CallStatus;
+use crate::log::late::{Arrived, CallKey, Refusal};
 use crate::log::message::{Outcome, Status};
 use crate::log::results::read_outcome;
 use crate::value::time::Time;
@@ -27,7 +28,28 @@ impl Context {
             position: 0,
             key: Value::atom("result"),
         })?;
-        self.take_late(key, outcome, from, at)
+        let taken = self.take_late(key, outcome, from, at);
+        taken.map_err(|error| self.tell_status(key, error))
+    }
+
+    /// Says of a call that never waited where it stands.
+    fn tell_status(&self, key: &CallKey, error: Error) -> Error {
+        match (error, key) {
+            (Error::LateToolResult { call, why }, CallKey::Id(id))
+                if why == Refusal::Unknown.name() =>
+            {
+                let why = match self.tool_call_status(id) {
+                    None => Refusal::Unknown,
+                    Some(CallStatus::Pending | CallStatus::Approved) => Refusal::Pending,
+                    Some(CallStatus::Ended(Status::Denied)) => Refusal::Denied,
+                    Some(CallStatus::Ended(Status::Cancelled)) => Refusal::Cancelled,
+                    Some(CallStatus::Ended(_)) => Refusal::Answered,
+                };
+                let why = why.name();
+                Error::LateToolResult { call, why }
+            }
+            (error, _) => error,
+        }
     }
 
     pub(super) fn take_late(

@@ -58,7 +58,9 @@ impl<'a> LogText<'a> {
                 (Some(before), now) if now != Some(before) => return None,
                 _ => {}
             }
-            let result = outcome.filter(|_| before.slot(nth).is_none());
+            let has_none = |of: Option<&Outcome>| of.is_none_or(|of| of.status == Status::Waiting);
+            let result =
+                outcome.filter(|outcome| !has_none(Some(outcome)) && has_none(before.slot(nth)));
             new.extend(result.map(|outcome| Self::Result(slot, call, outcome)));
         }
         Some(new)

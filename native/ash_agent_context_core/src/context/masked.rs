@@ -126,11 +126,13 @@ impl Context {
         let (Some((masks, compared)), Some(entry)) = (compared, self.current().last()) else {
             return;
         };
-        let old = before.current();
-        let is_old = old.number == self.current().number
-            && old.entries().len() == self.current().entries().len();
+        let (old, now) = (before.current(), self.current());
+        let is_same = old.number == now.number;
+        // Several late results may have got a place.
+        let known = if is_same { old.entries().len() } else { 0 };
+        let is_old = known == now.entries().len();
         let new: Vec<LogText<'_>> = match old.last().filter(|_| is_old) {
-            None => LogText::of(entry).collect(),
+            None => now.entries().skip(known).flat_map(LogText::of).collect(),
             Some(old) => match LogText::new_of(entry, old) {
                 Some(new) => new,
                 // A text that showed a piece may be gone.

@@ -185,6 +185,19 @@ impl Log {
         };
         let note = self.find_waiting(key).map_err(refuse)?;
         let place = note.place;
+        let here = (
+            self.current.number,
+            self.current.entries().len().saturating_sub(1),
+        );
+        let own = (place.iteration, place.message);
+        let is_in_open_exchange = own == here && self.current.count_pending() > 0;
+        let is_in_slot = note
+            .placed
+            .map_or(is_in_open_exchange, |placed| placed == own);
+        let exchange = self.entry_at(own).filter(|_| is_in_slot);
+        let exchange = exchange.and_then(|entry| entry.exchange.as_deref());
+        let edited = exchange.and_then(|exchange| exchange.decisions.edited(place.call));
+        let outcome = outcome.of_edited(edited);
         match self.state_of(note) {
             LateState::Open => {}
             LateState::Elsewhere => return Err(refuse(Refusal::Elsewhere)),
@@ -199,12 +212,6 @@ impl Log {
                 };
             }
         }
-        let here = (
-            self.current.number,
-            self.current.entries().len().saturating_sub(1),
-        );
-        let is_in_open_exchange =
-            (place.iteration, place.message) == here && self.current.count_pending() > 0;
         let wait = self.slot_at(place).and_then(Outcome::wait);
         let wait = wait.filter(|_| is_in_open_exchange).cloned();
         let outcome = outcome.with_late(Some(Late {

@@ -372,6 +372,11 @@ impl Iteration {
                     to: Status::Waiting.name(),
                 });
             }
+            let is_question =
+                answered.is_some_and(|exchange| exchange.decisions.is_question(place));
+            if is_question && outcome.status == Status::Waiting {
+                return Err(Error::IsAQuestion { id: id.clone() });
+            }
             places.push(place);
         }
         self.update_exchange(|exchange| {

@@ -91,6 +91,10 @@ words! {
         Elsewhere = "elsewhere",
         /// The conversation was rewound to before the call.
         Rewound = "rewound",
+        /// The call has no result and does not wait.
+        Pending = "pending",
+        /// A person denied the call.
+        Denied = "denied",
         /// No call of this name waited here.
         Unknown = "unknown",
         /// Several calls of this id wait.

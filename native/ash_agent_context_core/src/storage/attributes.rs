@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::import::defaults::Defaults;
 use crate::storage::head::DocumentHead;
 use crate::storage::iterations::Opened;
+use crate::storage::late::LateHead;
 use crate::storage::take::{fields, read_text, Form};
 use crate::value::fields::Keys;
 use crate::value::node::Node;
@@ -14,7 +15,7 @@ use crate::value::Value;
 const CURRENT_ITERATION: &str = "current_iteration";
 
 const ATTRIBUTES: &str =
-    "one of :id, :iterations, :current_iteration, :metadata, :origin, :asked, :created_at, :updated_at";
+    "one of :id, :iterations, :current_iteration, :metadata, :origin, :asked, :late, :created_at, :updated_at";
 
 impl Context {
     /// Makes a context from attributes.
@@ -86,6 +87,7 @@ struct Attributes {
     current: Option<u64>,
     /// The calls that somebody was asked about, with the arguments that were shown.
     asked: Vec<(Box<str>, Option<Value>)>,
+    late: Option<LateHead>,
     keys: Keys,
 }
 
@@ -101,6 +103,7 @@ impl Attributes {
             frame: DocumentHead::take(&mut fields)?,
             current: fields.read_given(CURRENT_ITERATION, current)?,
             asked: fields.read_each("asked", |call| read_asked(call, form))?,
+            late: LateHead::read(&mut fields, form.trust(), false)?,
             iterations: match fields.take_list("iterations")? {
                 None => None,
                 Some(nodes) => {
@@ -120,6 +123,10 @@ impl Attributes {
         for (id, shown) in &self.asked {
             let asked = context.ask_about_tool_call(id, shown.clone(), at);
             context = asked.map_err(|error| error.within(self.keys.spell("asked")))?;
+        }
+        if let Some(late) = self.late.take() {
+            let put = late.put_on(&mut context.log);
+            put.map_err(|error| error.within(self.keys.spell("late")))?;
         }
         self.frame.updated_at.get_or_insert(at);
         self.frame.put_on(&mut context.log);

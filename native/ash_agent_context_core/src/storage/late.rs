@@ -3,18 +3,21 @@
 
 use std::sync::Arc;
 
+use crate::context::Context;
 use crate::error::{index, Error};
 use crate::log::late::{Arrived, CallPlace, Late, Wait};
 use crate::log::message::{Outcome, Status};
 use crate::log::waits::GoneCall;
 use crate::log::Log;
+use crate::storage::limits::NESTING;
 use crate::storage::read_call::read_result;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, DocumentFields};
 use crate::storage::trust::Trust;
 use crate::storage::write;
-use crate::value::builder::JsonObject;
+use crate::value::builder::{Json, JsonObject};
 use crate::value::node::Node;
+use crate::value::{json, Value};
 
 stored!(CallPlace, "the place of a call" {
     iteration: "iteration" Count,
@@ -68,6 +71,17 @@ impl Stored for StoredArrival {
         let status = status.ok_or_else(|| wrong("status", "how the call ended"))?;
         let outcome = fields.read("result", |node| read_result(status, node, trust))?;
         Ok(Self(place, Arc::new(outcome)))
+    }
+}
+
+impl Context {
+    /// Returns what a document says of calls that wait beside the messages; `None` for nothing.
+    #[must_use]
+    pub fn late_document(&self) -> Option<Value> {
+        let mut json = Json::with_capacity(0);
+        json.object(|json| LateHead::write(&self.log, json));
+        let document = json::read(&json.into_bytes(), NESTING).ok()?;
+        document.as_map()?.get_named("late").cloned()
     }
 }
 

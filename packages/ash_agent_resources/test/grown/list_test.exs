@@ -56,7 +56,9 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         Conversation.approve!(three, "1", manager)
         |> Conversation.resume!([context: context] ++ opts)
 
-      for record <- [one, paused] do
+      late = wait(Conversation.start!(%{title: "four"}, opts))
+
+      for record <- [one, paused, late] do
         record = Ash.load!(record, [:message_count, :context, :last_activity_at, :status], opts)
         assert record.message_count == Context.count_messages(record.context)
         assert %DateTime{} = record.last_activity_at
@@ -109,6 +111,23 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert with_status <= plain + 20 * 20
       assert query =~ "ash_agent_conversations"
       refute query =~ "ash_agent_iterations"
+    end
+
+    # A call whose result was late.
+    defp wait(chat) do
+      store = Info.store(Conversation, "acme")
+      {:ok, kept} = Store.fetch(store, Info.key(chat))
+
+      context =
+        kept.value
+        |> Context.add_user_message("Build it")
+        |> Context.add_assistant_message(nil, [%{id: "a", name: "build"}])
+        |> Context.add_tool_results([{"a", {:waiting, %{}}}])
+        |> Context.add_assistant_message("It runs.")
+
+      {:ok, context} = Context.Calls.arrive(context, "a", {:ok, "green"})
+      {:ok, _} = Store.append(store, kept, Context.Calls.place_arrivals(context), status: :idle)
+      chat
     end
 
     # 100 turns of 4 KB.

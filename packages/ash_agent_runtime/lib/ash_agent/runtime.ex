@@ -282,6 +282,7 @@ defmodule AshAgent.Runtime do
   # Takes the result of `prepare/1`, and the options of its run.
   def run_prepared(context, opts, within) do
     started = System.monotonic_time()
+    context = place_arrivals(context)
     opening = Run.open(context)
     events = Events.new(opts, %{context_id: opening.id}, within[:watch])
 
@@ -299,6 +300,14 @@ defmodule AshAgent.Runtime do
       unless within[:watch], do: report_end(events, started, reply, first)
       reply
     end)
+  end
+
+  # Late results that have arrived stand before the next request, behind the results of calls that are pending.
+  defp place_arrivals(context) do
+    with [_ | _] <- Context.Calls.late_calls(context, :arrived),
+         [] <- Context.pending_tool_calls(context),
+         do: Context.Calls.place_arrivals(context),
+         else: (_nothing -> context)
   end
 
   defp execute(context, opening, events, opts, within) do

@@ -200,6 +200,7 @@ defmodule AshAgent.Web do
     pending: "waits",
     approved: "approved",
     denied: "denied",
+    waiting: "works on",
     unknown: "outcome unknown",
     ok: "done",
     error: "failed"

@@ -269,6 +269,39 @@ defmodule AshAgent.Door.ReaderTest do
     assert {:person, "4.said.0", _} = List.last(Reader.history(waiting, false, 10))
   end
 
+  test "a late result is told once, where its call is, whoever comes when" do
+    call = %{id: "a", name: "look", arguments: %{}}
+    waits = said("one") |> Context.add_assistant_message(nil, [call])
+    waits = Context.add_tool_results(waits, [{"a", {:waiting, %{}}}])
+    says = Context.add_assistant_message(waits, "It runs.")
+    {:ok, arrived} = Context.Calls.arrive(says, "a", {:ok, "green"})
+    placed = Context.Calls.place_arrivals(arrived)
+    ended = placed |> Context.add_assistant_message("It is green.", [%{call | id: "b"}])
+    ended = Context.add_tool_results(ended, [{"b", {:ok, 2}}])
+    contexts = for context <- [waits, says, arrived, placed, ended], do: {:context, context}
+
+    for from <- 0..4, inputs = Enum.drop(contexts, from) do
+      {events, _reader} = read(Reader.new(:current), inputs)
+      assert [{:result, "1.0.c0", "green"}] = for({:result, "1" <> _, _} = r <- events, do: r)
+      assert [{:result, "3.0.c0", 2}] = for({:result, "3" <> _, _} = r <- events, do: r)
+
+      assert whole(Reader.new(:current), inputs).calls["1.0.c0"] ==
+               {"look", %{}, {:result, "green"}}
+    end
+
+    assert [{:person, _, _}, {:answer, 1, events}] = Reader.history(placed, false, 10)
+    assert {:result, "1.0.c0", "green"} in events
+    assert Reader.outcome(placed, :idle) == :answered
+    # Another turn has no such call.
+    other = says |> Context.add_user_message("two") |> Context.add_assistant_message("Yes?")
+    {:ok, other} = Context.Calls.arrive(other, "a", {:ok, "green"})
+
+    {events, _reader} =
+      read(Reader.new(:current), [{:context, Context.Calls.place_arrivals(other)}])
+
+    assert for({:result, _, _} = result <- events, do: result) == []
+  end
+
   test "how a turn ended that nobody heard the end of" do
     answered = Context.add_assistant_message(said("Hi"), "Hello.")
     assert Reader.outcome(answered, :idle) == :answered

@@ -49,7 +49,11 @@ impl<'a> Unread<'a> {
     /// Adds an entry of an iteration.
     pub fn add(&mut self, number: u64, entry: &'a Entry) {
         if !entry.is_model() {
-            self.new.push(Read::Message(entry));
+            // A late result repeats its call, which was read before.
+            self.new.push(match entry.message.is_arrival() {
+                true => Read::Results(entry),
+                false => Read::Message(entry),
+            });
             return;
         }
         self.answered = number;

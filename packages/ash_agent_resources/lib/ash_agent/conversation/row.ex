@@ -10,9 +10,10 @@ defmodule AshAgent.Conversation.Row do
 
   alias AshAgent.Conversation.Info
 
-  # A message with results of its tool calls is followed by one that has them.
+  # A message with results of its tool calls is followed by one that has them. A late result stands alone.
   @messages """
-  (select coalesce(sum(case when jsonb_path_exists(m, '$.tool_calls[*].result') then 2 else 1 end), 0)
+  (select coalesce(sum(case when jsonb_path_exists(m, '$.tool_calls[*].result') and not jsonb_path_exists(m, '$.arrival')
+    then 2 else 1 end), 0)
     from {iterations} as i, jsonb_array_elements(i.document -> 'messages') as m where i.conversation_id = c.id)
   + (select count(*) from {branches} as b
     where b.conversation_id = c.id and coalesce(jsonb_typeof(b.document -> 'system'), 'null') <> 'null')

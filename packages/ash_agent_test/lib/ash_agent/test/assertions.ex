@@ -167,7 +167,7 @@ defmodule AshAgent.Test.Assertions do
   end
 
   # A call with one of these is running or has run.
-  @run [:started, :ok, :error, :unknown]
+  @run [:started, :waiting, :ok, :error, :unknown]
 
   @doc "Checks that no call of a tool ran without an approval."
   def check_approved(subject, name, opts) do

@@ -71,7 +71,7 @@ defmodule AshAgent.Test.Branch do
   ## The conversation up to where the two part
 
   defp start(context, number, change) do
-    said = context |> Context.get_iteration(number) |> check(context, number)
+    said = context |> Context.get_iteration(number) |> check(context, number) |> without_late()
     messages = Enum.reject(said.messages, &(&1.role == :system or results?(&1)))
     {users, rest} = Enum.split_while(messages, &(&1.role == :user))
     base = base(context, number)
@@ -110,6 +110,19 @@ defmodule AshAgent.Test.Branch do
       )
 
   defp check(iteration, _context, _number), do: iteration
+
+  # A branch gets no late results, and a handle names one start of a call.
+  defp without_late(%{tool_calls: calls} = iteration) do
+    own = for call <- calls, not match?(%{arrived: %{iteration: _}}, call), do: call
+
+    calls =
+      for call <- own do
+        with %{result: {:waiting, wait}} <- call,
+             do: %{call | result: {:waiting, %{wait | handle: nil}}}
+      end
+
+    %{iteration | tool_calls: calls}
+  end
 
   defp refuse(words), do: AshAgent.Caller.refuse!(words)
   defp first(context), do: context.current_iteration - Context.count_iterations(context) + 1

@@ -15,13 +15,15 @@ defmodule AshAgent.Test.Trajectory do
   Lists the calls since an iteration, oldest first, each with its name as text and its arguments normalized.
 
   Calls that the provider answers itself, such as a web search, are among them, with `by: :provider`. `place` of the others is
-  the number of the iteration and the position among its calls.
+  the number of the iteration and the position among its calls. The result of one is the late result that has arrived for it, if there is one.
   """
   def calls(context, since) do
+    late = Map.new(Context.Calls.late_calls(context), &{{&1.iteration, &1.id}, &1[:result]})
+
     for number <- numbers(context, since),
         iteration = Context.get_iteration(context, number),
         iteration != nil,
-        call <- iteration_calls(iteration),
+        call <- iteration_calls(iteration, late),
         do: call
   end
 
@@ -31,7 +33,7 @@ defmodule AshAgent.Test.Trajectory do
     max(first, since || first)..context.current_iteration//1
   end
 
-  defp iteration_calls(iteration) do
+  defp iteration_calls(iteration, late) do
     served =
       for %{role: :assistant, content: parts} when is_list(parts) <- iteration.messages,
           part <- parts,
@@ -39,12 +41,14 @@ defmodule AshAgent.Test.Trajectory do
           do: call
 
     own =
-      for {call, position} <- Enum.with_index(iteration.tool_calls) do
+      for {call, position} <- Enum.with_index(iteration.tool_calls),
+          # Where a late result stands, its call is listed once more.
+          not match?(%{arrived: %{iteration: _}}, call) do
         %{
           id: call.id,
           name: to_string(call.name),
           arguments: call |> Map.get(:arguments) |> Kernel.||(%{}) |> Pattern.normalize(),
-          result: Map.get(call, :result),
+          result: late[{iteration.number, call.id}] || Map.get(call, :result),
           by: :client,
           place: {iteration.number, position}
         }

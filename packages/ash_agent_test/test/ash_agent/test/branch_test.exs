@@ -35,6 +35,34 @@ defmodule AshAgent.Test.BranchTest do
              Context.get_iteration_messages(context, 1)
   end
 
+  test "a call that waits is one call, and a branch gets no late result" do
+    call = %{id: "a", name: "build", arguments: %{}}
+
+    waits =
+      Context.new("Build it")
+      |> Context.add_assistant_message(nil, [call, %{call | id: "b"}])
+      |> Context.add_tool_results([{"a", {:waiting, %{handle: "1"}}}, {"b", {:ok, "built"}}])
+      |> Context.add_assistant_message("It runs.")
+
+    {:ok, context} = Context.Calls.arrive(waits, "a", {:ok, "green"})
+    context = Context.Calls.place_arrivals(context)
+    context = Context.add_assistant_message(context, "Again.", [%{call | id: "c"}])
+    context = Context.add_tool_results(context, [{"c", {:ok, "built"}}])
+    [call, _b, _c] = assert_calls(context, [build(), build(), build()])
+    assert {call.id, call.result, call.place} == {"a", {:ok, "green"}, {1, 0}}
+
+    assert_raise ExUnit.AssertionError, ~r/nobody had approved/, fn ->
+      assert_approved(waits, :build)
+    end
+
+    run = [llm: fn _ -> {:ok, %{content: "Done."}} end]
+    branch = branch(context, 1, tool_result: {"b", {:ok, "other"}}, run: run)
+    assert_calls(branch, [build(), build()])
+    branch = branch(context, 3, tool_result: {"c", {:ok, "other"}}, run: run)
+    assert output(branch) == "Done."
+    assert_calls(branch, [build(), build(), build()])
+  end
+
   test "the user's words, in the first iteration too", %{context: context, run: run} do
     assert output(branch(context, 2, user: "Listen!", run: run)) == "A heard Listen!"
     branch = branch(context, 1, user: "Ho", run: run)

@@ -21,6 +21,7 @@ defmodule AshAgent.Door.Reader do
   #   * `step` - the answer that is being told, as `{iteration, ordinal}`
   #   * `next` - where the next piece of an answer belongs
   #   * `calls` - the blocks of calls by the ids that the run knows them by
+  #   * `late` - the blocks of calls that wait for a late result, by their iterations and ids
   defstruct turn: :current,
             last: nil,
             from: nil,
@@ -28,7 +29,8 @@ defmodule AshAgent.Door.Reader do
             open: nil,
             step: nil,
             next: nil,
-            calls: %{}
+            calls: %{},
+            late: %{}
 
   @doc """
   A reader of the turn that runs or came last (`:current`), of the turn with the message of a key (`{:key, key}`), or of iterations
@@ -121,7 +123,8 @@ defmodule AshAgent.Door.Reader do
 
   def outcome(context, _idle) do
     with [] <- Context.pending_tool_calls(context),
-         %{role: :assistant} = message <- context |> Context.to_messages() |> List.last(),
+         messages = Enum.reject(Context.to_messages(context), &is_map_key(&1, :arrival)),
+         %{role: :assistant} = message <- List.last(messages),
          false <- message[:state] == :interrupted do
       :answered
     else
@@ -296,12 +299,26 @@ defmodule AshAgent.Door.Reader do
         {[events | more], reader}
       end)
 
-    {List.flatten(events), %{reader | from: last || current}}
+    {late, reader} = late(reader, context)
+    {List.flatten([events | late]), %{reader | from: last || current}}
+  end
+
+  # Late results are told where their calls are.
+  defp late(reader, context) do
+    arrived =
+      for %{iteration: number, id: id, result: result} <- Calls.late_calls(context),
+          block = reader.late[{number, id}],
+          do: {%{id: id, result: result}, block}
+
+    many(arrived, reader, &slot(&2, context, &1))
   end
 
   defp iteration(reader, _context, nil), do: {[], reader}
 
   defp iteration(reader, context, %{number: number, messages: messages, tool_calls: calls}) do
+    # Where a late result stands, its call is listed once more.
+    calls = Enum.reject(calls, &match?(%{arrived: %{iteration: _}}, &1))
+
     {{told, reader}, places} =
       messages
       |> Enum.with_index()
@@ -312,8 +329,11 @@ defmodule AshAgent.Door.Reader do
       end)
 
     # The slots stand in the order of the calls.
-    {results, reader} = Enum.zip(calls, places) |> many(reader, &slot(&2, context, &1))
-    {asked, reader} = ask(reader, context, number, Enum.zip(calls, places))
+    slots = Enum.zip(calls, places)
+    late = for {%{id: id, result: {:waiting, _}}, block} <- slots, do: {{number, id}, block}
+    reader = update_in(reader.late, &Enum.into(late, &1))
+    {results, reader} = slots |> many(reader, &slot(&2, context, &1))
+    {asked, reader} = ask(reader, context, number, slots)
     {told ++ results ++ asked, reader}
   end
 
@@ -397,6 +417,7 @@ defmodule AshAgent.Door.Reader do
   defp slot(reader, context, {%{id: call_id, result: result}, id}) do
     cond do
       result == nil or reader.shown[id] == :done -> {[], reader}
+      match?({:waiting, _}, result) -> {[], reader}
       true -> {[result(context, call_id, id, result)], put(reader, id, :done)}
     end
   end

@@ -29,13 +29,13 @@ defmodule AshAgent.Web.Transcript do
   @typedoc """
   A tool call. Its arguments are those that it runs with, as JSON in which no character is invisible: it is what the person who decides has
   seen, and can be decoded. `asked?` is whether somebody has to decide about it, `question?` whether that is to answer it, and `result` the
-  words of its result.
+  words of its result. A call whose result is late is `:waiting` until the result has arrived, and has it from then on.
   """
   @type call :: %{
           id: String.t(),
           name: String.t(),
           arguments: String.t(),
-          status: :asked | :pending | :approved | :denied | :unknown | :ok | :error,
+          status: :asked | :pending | :approved | :denied | :waiting | :unknown | :ok | :error,
           asked?: boolean(),
           question?: boolean(),
           by: String.t() | nil,
@@ -61,6 +61,7 @@ defmodule AshAgent.Web.Transcript do
       when is_integer(limit) and limit > 0 do
     undecided = Map.new(Calls.undecided_tool_calls(context), &{&1.id, &1.arguments})
     asked = Map.new(Calls.asked_tool_calls(context), &{&1.id, is_map_key(&1, :question)})
+    late = Map.new(Calls.late_calls(context), &{{&1.iteration, &1.id}, &1[:result]})
 
     for number <- max(last - limit + 1, 1)..last//1,
         %{messages: messages, tool_calls: calls} = Context.get_iteration(context, number),
@@ -77,8 +78,10 @@ defmodule AshAgent.Web.Transcript do
         calls:
           for(
             call <- calls,
+            # Where a late result stands, its call is listed once more.
+            not match?(%{arrived: %{iteration: _}}, call),
             Enum.any?(own, &(&1.id == call.id)),
-            do: call(context, call, undecided, asked)
+            do: call(context, arrive(call, late[{number, call.id}]), undecided, asked)
           ),
         note: note(context, number, position, message)
       }
@@ -115,6 +118,11 @@ defmodule AshAgent.Web.Transcript do
 
   ## Calls
 
+  defp arrive(%{result: {:waiting, _}} = call, result) when result != nil,
+    do: %{call | result: result}
+
+  defp arrive(call, _result), do: call
+
   defp call(context, %{id: id, name: name} = call, undecided, asked) do
     asked? = is_map_key(asked, id)
     decision = Calls.tool_call_decision(context, id)
@@ -135,7 +143,9 @@ defmodule AshAgent.Web.Transcript do
   end
 
   defp status(_context, _call, true), do: :asked
-  defp status(_context, %{result: {:ok, _}}, _asked?), do: :ok
+
+  defp status(_context, %{result: {status, _}}, _asked?) when status in [:ok, :waiting],
+    do: status
 
   defp status(context, %{id: id}, _asked?) do
     case Calls.tool_call_status(context, id) do
@@ -144,7 +154,7 @@ defmodule AshAgent.Web.Transcript do
     end
   end
 
-  defp words(nil), do: nil
+  defp words(nothing) when nothing == nil or elem(nothing, 0) == :waiting, do: nil
   defp words({_status, text}) when is_binary(text), do: cut(text)
   defp words({_status, term}), do: term |> json() |> cut()
 

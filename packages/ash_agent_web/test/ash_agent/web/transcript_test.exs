@@ -50,6 +50,28 @@ defmodule AshAgent.Web.TranscriptTest do
     end
   end
 
+  test "a call whose result is late waits, and has the result once it has arrived" do
+    waits = called({:waiting, %{for: "ci"}}) |> Context.add_assistant_message("It runs.")
+    assert [_user, %{calls: [call]}, _answer] = Transcript.items(waits)
+    assert {call.status, call.result, call.asked?} == {:waiting, nil, false}
+
+    {:ok, arrived} = Calls.arrive(waits, "a", {:ok, "green"})
+    placed = Calls.place_arrivals(arrived)
+    # A model may use an id again where a late result stands.
+    again = Context.add_assistant_message(placed, "Again.", [@call])
+
+    for {context, count} <- [{arrived, 3}, {placed, 3}, {again, 4}] do
+      items = Transcript.items(context)
+      assert length(items) == count
+      assert [_user, %{calls: [%{status: :ok, result: "green"}]} | _rest] = items
+    end
+
+    assert %{calls: [%{status: :pending, result: nil}]} = List.last(Transcript.items(again))
+    {:ok, failed} = Calls.arrive(waits, "a", {:error, "red"})
+    assert [_user, %{calls: [call]}, _answer] = Transcript.items(failed)
+    assert {call.status, call.result} == {:error, "red"}
+  end
+
   test "shows the arguments that a call would run with, and none that are invisible" do
     context = called() |> Calls.ask_about_tool_call("a", %{"path" => "x\u202Ey\u200B\u{E0041}é"})
     [_user, %{calls: [call]}] = Transcript.items(context)
