@@ -150,6 +150,10 @@ defmodule AshAgent.Bench.Schedulers do
       fn -> Context.encode_request(context, provider, pending: :interrupt) end
     end
 
+    tools = for i <- 1..100, do: %{name: "tool_#{i}", description: text(1024)}
+
+    {:ok, prepared} = Context.PreparedRequest.new(:ollama, body: %{model: "m", tools: tools})
+
     # A model of its own each time, so that nothing is encoded yet.
     new_model = fn -> "m#{System.unique_integer([:positive])}" end
 
@@ -217,7 +221,9 @@ defmodule AshAgent.Bench.Schedulers do
            Context.encode_request(context, :bedrock, pending: :interrupt, model: new_model.())
          end},
         {"PreparedRequest.new/2",
-         fn -> Context.PreparedRequest.new(:ollama, body: %{model: "m"}) end},
+         fn -> Context.PreparedRequest.new(:ollama, body: %{model: "m", tools: tools}) end},
+        {"PreparedRequest.encode/2",
+         fn -> Context.PreparedRequest.encode(prepared, Context.interrupt(context)) end},
         {"encode_request!/3",
          fn -> Context.encode_request!(context, :mistral, pending: :interrupt) end},
         {"request_report/3",
@@ -403,6 +409,10 @@ defmodule AshAgent.Bench.Schedulers do
       Context.Tokens.add_token_usage(Context.add_assistant_message(short, "x"), %{input_tokens: 1})
 
     prices = [%{model: :any, input: 3_000_000, output: 15_000_000}]
+    billed = Enum.reduce(1..10_000, Context.new("start"), &bill/2)
+    late = leave_waiting(waiting, calls)
+    arrived = Enum.reduce(Enum.take(calls, 1_000), late, &arrive(&2, &1, text(256)))
+    big = text(@megabytes * 1024 * 1024)
 
     {:ok, response} =
       Response.decode(:openai_chat, answer(1024), content_type: "application/json")
@@ -423,6 +433,14 @@ defmodule AshAgent.Bench.Schedulers do
       {"asked_tool_calls/1 of 10000", fn -> Context.Calls.asked_tool_calls(waiting) end},
       {"answer_tool_call/3 of 10000",
        fn -> Context.Calls.answer_tool_call(questioned, "new_9999", "yes") end},
+      {"add_tool_results/2, all 10000 wait", fn -> leave_waiting(waiting, calls) end},
+      {"arrive/4 of 10000", fn -> arrive(late, List.last(calls), "done") end},
+      {"arrive/4 of 10 MB", fn -> arrive(late, List.last(calls), big) end},
+      {"place_arrivals/2 of 1000", fn -> Context.Calls.place_arrivals(arrived) end},
+      {"late_calls/2 of 10000", fn -> Context.Calls.late_calls(arrived) end},
+      {"encode_request/3 with 9000 calls that wait",
+       fn -> {:ok, _} = Context.encode_request(arrived, :anthropic, model: "m") end},
+      {"leave_late_calls/2 of 10000", fn -> Context.Calls.leave_late_calls(arrived) end},
       {"tool_call_approved?/3 of 10000",
        fn -> Context.Calls.tool_call_approved?(asked, "new_9999", shown) end},
       {"tool_call_times/2", fn -> Context.Calls.tool_call_times(waiting, "new_9999") end},
@@ -442,9 +460,30 @@ defmodule AshAgent.Bench.Schedulers do
       {"to_jido/1", fn -> Context.Jido.to_jido(context) end},
       {"from_jido/2", fn -> Context.Jido.from_jido(jido) end},
       {"Trace.to_html/2", fn -> Trace.to_html(context) end},
+      {"Trace.to_csv/2", fn -> Trace.to_csv(answered, prices: prices) end},
+      {"Trace.to_csv/2 of 10000 requests", fn -> Trace.to_csv(billed, prices: prices) end},
+      {"account/2 of 10000 requests", fn -> Context.Audit.account(billed, prices: prices) end},
       {"Trace.to_otlp/2", fn -> Trace.to_otlp(short) end},
       {"Trace.request?/1", fn -> Trace.request?([:openai_chat]) end}
     ]
+  end
+
+  defp bill(number, context) do
+    context
+    |> Context.add_assistant_message("answer #{number}")
+    |> Context.Tokens.add_token_usage(%{input_tokens: number, output_tokens: 10})
+    |> Context.add_user_message("go on")
+  end
+
+  defp leave_waiting(context, calls) do
+    waiting = for %{id: id} <- calls, do: {id, {:waiting, %{for: "ci", handle: "h-" <> id}}}
+    context |> Context.add_tool_results(waiting) |> Context.add_assistant_message("I started.")
+  end
+
+  # By the handle, which all of them are searched for.
+  defp arrive(context, %{id: id}, result) do
+    {:ok, context} = Context.Calls.arrive(context, {:handle, "h-" <> id}, {:ok, result})
+    context
   end
 
   defp write_prices do
@@ -625,6 +664,7 @@ defmodule AshAgent.Bench.Schedulers do
              ] ++
              [
                Context.Pins,
+               Context.PreparedRequest,
                Context.Recall,
                Context.Rent,
                Context.Shortening,
