@@ -997,6 +997,16 @@ fn tally(
                 ReadingState::Misfits => tally.refused += 1,
                 ReadingState::Cut => tally.cut += 1,
             }
+            // The same text as the arguments of a call, which have to be JSON. Of two fields of one name the last counts there,
+            // as in the vendors' libraries.
+            let called = json::read(text.as_bytes(), 64).ok();
+            if let Some(value) = called.filter(|_| name != "a field twice") {
+                let called = answer.check_arguments(&value);
+                let value = called.value.unwrap_or(Value::Nil);
+                if called.state == ReadingState::Fits && plain(&value) != right {
+                    wrong(&value);
+                }
+            }
             if !is_moving || read.state == ReadingState::Fits {
                 let shown = show(&answer, &text, &mut cuts);
                 if let Some(shown) = shown.iter().find(|shown| !is_part(&plain(shown), &right)) {
