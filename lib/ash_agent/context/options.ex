@@ -23,7 +23,8 @@ defmodule AshAgent.Context.Options do
      "`:interrupt` sends pending calls as interrupted."},
     {:model, {:or, [:string, nil]},
      "the model's name. Thinking signed by another model is not sent, and requests for Gemini, Bedrock and " <>
-       "OpenAI Responses follow what this model accepts. Defaults to no model."},
+       "OpenAI Responses follow what this model accepts. The request does not name it: write `body: %{model: \"...\"}` of " <>
+       "`encode_request/3` for that. Defaults to no model."},
     {:thinking, {:in, [:drop, :text]}, [default: :drop],
      "what to do with thinking that came from another provider or model."},
     {:cache, {:in, [:auto, false]}, [default: false],

@@ -20,8 +20,6 @@ pub(crate) struct Facts {
     pub list: &'static str,
     /// All keys under which a request may have the system prompt, if it stands beside the list; the first is ours.
     pub prompts: &'static [&'static str],
-    /// A request's body names the model. For other platforms, whose versions it then has, the address does.
-    pub names_model: bool,
     /// The field that names the container in which the provider ran its tools, in requests and in answers.
     pub container: Option<&'static str>,
     /// The field that holds parameters, if they do not stand in the body itself.

@@ -44,8 +44,7 @@ use crate::request::segment::Segment;
 use crate::value::builder::Json;
 
 impl Context {
-    /// Returns the body of a request: the caller's fields and the message part, as one JSON object. It names the model of the options
-    /// if the caller's fields do not.
+    /// Returns the body of a request: the caller's fields and the message part, as one JSON object.
     ///
     /// # Errors
     /// [`Error::PendingToolCalls`]; [`Error::ReservedField`] when a field of the caller would
@@ -75,31 +74,6 @@ impl Context {
         options: &Options<'_>,
         fields: &Fields,
     ) -> Result<Vec<Segment<'_>>, Error> {
-        let names_model = options.provider.facts().names_model;
-        let is_named = fields
-            .iter()
-            .any(|field| ["model", "anthropic_version"].contains(&field.key()));
-        let model = options.model.filter(|_| names_model && !is_named);
-        self.encode_fields(options, fields, model)
-    }
-
-    /// Returns the message part of a request's body, as one JSON object.
-    ///
-    /// # Errors
-    /// As [`Context::encode_request`].
-    ///
-    /// # Complexity
-    /// O(new bytes + messages)
-    pub fn encode_messages(&self, options: &Options<'_>) -> Result<Vec<Segment<'_>>, Error> {
-        self.encode_fields(options, &Fields::default(), None)
-    }
-
-    fn encode_fields(
-        &self,
-        options: &Options<'_>,
-        fields: &Fields,
-        model: Option<&str>,
-    ) -> Result<Vec<Segment<'_>>, Error> {
         self.check_sendable(options)?;
         let facts = options.provider.facts();
         let mut head = Json::default();
@@ -124,8 +98,7 @@ impl Context {
             head.raw(",");
         }
         let container = container.map(|(key, id)| (key, Value::text(id)));
-        let model = model.map(|model| ("model", Value::text(model)));
-        for (key, id) in known.into_iter().chain(container).chain(model) {
+        for (key, id) in known.into_iter().chain(container) {
             head.value(key);
             head.raw(":");
             head.value(&AsJson(&id));

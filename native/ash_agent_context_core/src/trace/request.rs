@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::error::Error;
 use crate::provider::options::Options;
+use crate::request::fields::Fields;
 use crate::trace::shown::Trace;
 use crate::trace::texts::Texts;
 use crate::value::builder::{Json, JsonObject};
@@ -50,7 +51,7 @@ fn write(
     texts: &Texts,
     options: &Options<'_>,
 ) -> Result<(), Error> {
-    let segments = context.encode_messages(options)?;
+    let segments = context.encode_with(options, &Fields::default())?;
     let body: Vec<u8> = segments.iter().flat_map(|of| of.bytes()).copied().collect();
     let report = context.request_report(options)?;
     let body = letters::utf8(&body);

@@ -36,27 +36,17 @@ defmodule AshAgent.NewcomerTest do
     end
   end
 
-  test "the model of a request is in its body, where the provider's bodies name one" do
-    body = fn provider, opts ->
-      Context.new("Hi")
-      |> Context.encode_request!(provider, opts)
-      |> IO.iodata_to_binary()
-      |> Context.JSON.decode!()
+  test "the option model says where the body's model is written" do
+    {:docs_v1, _, _, _, _, _, docs} = Code.fetch_docs(Context)
+
+    for name <- [:request, :encode_request] do
+      text =
+        Enum.find_value(docs, fn {key, _, _, doc, _} ->
+          match?({_, ^name, 3}, key) and doc["en"]
+        end)
+
+      assert text =~ "body: %{model:" or text =~ "`body: %{model: \"...\"}`"
     end
-
-    for provider <- [:anthropic, :openai_chat, :openai_responses, :mistral, :ollama] do
-      assert %{"model" => "m"} = body.(provider, model: "m")
-      assert %{"model" => "n"} = body.(provider, model: "m", body: %{model: "n"})
-      assert %{"model" => "n"} = body.(provider, model: "m", body: %{"model" => "n"})
-      refute is_map_key(body.(provider, []), "model")
-    end
-
-    for provider <- [:gemini, :bedrock],
-        do: refute(is_map_key(body.(provider, model: "m"), "model"))
-
-    # Other platforms refuse it.
-    vertex = [model: "m", body: %{anthropic_version: "vertex-2023-10-16"}]
-    refute is_map_key(body.(:anthropic, vertex), "model")
   end
 
   test "schemas with keywords that we do not know stay, and so do maps without any" do

@@ -14,7 +14,6 @@ use crate::value::{Map, Value};
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "anthropic",
     list: "messages",
-    names_model: true,
     prompts: &["system"],
     container: Some("container"),
     parameters: None,

@@ -12,7 +12,6 @@ use crate::value::{json, Map, Value};
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "aws.bedrock",
     list: "messages",
-    names_model: false,
     prompts: &["system"],
     container: None,
     parameters: Some("inferenceConfig"),

@@ -11,7 +11,6 @@ use crate::value::{Map, Value};
 pub(crate) const CHAT: Facts = Facts {
     telemetry: "openai",
     list: "messages",
-    names_model: true,
     prompts: &[],
     container: None,
     parameters: None,

@@ -11,7 +11,6 @@ use crate::value::Value;
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "gcp.gemini",
     list: "contents",
-    names_model: false,
     prompts: &["systemInstruction", "system_instruction"],
     container: None,
     parameters: Some("generationConfig"),

@@ -11,7 +11,6 @@ use crate::value::{Map, Value};
 pub(crate) const FACTS: Facts = Facts {
     telemetry: "openai",
     list: "input",
-    names_model: true,
     prompts: &["instructions"],
     container: None,
     parameters: None,
