@@ -143,7 +143,10 @@ defmodule AshAgent.ChatContext do
     %{context: context} = origin = find!(chat, opts[:from])
     context = if to = opts[:iteration], do: Context.rewind(context, to: to), else: context
     late? = Calls.late_calls(context) != []
-    context = if late?, do: Calls.leave_late_calls(context), else: context
+    # A branch is no change of the conversation, whose time it keeps.
+    context =
+      if late?, do: Calls.leave_late_calls(context, at: context[:updated_at]), else: context
+
     made = chat.made + 1
     branch = Branch.fork(origin, name, made, context)
     put(%{chat | made: made}, Branch.put_prompts(branch, opts, []))
