@@ -1,6 +1,7 @@
 //! What arrives late: which call it is for, whether it is taken, and where it stands. The slot of a call that waits keeps its
 //! placeholder, so nothing that was sent before changes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -154,17 +155,19 @@ impl Log {
     /// Checks that the handles of new calls that wait are new. Returns the position of the first that is not.
     pub(crate) fn find_used_handle<'o>(
         &self,
-        outcomes: impl Iterator<Item = &'o Outcome>,
+        outcomes: impl Iterator<Item = &'o Outcome> + Clone,
     ) -> Option<usize> {
-        let mut given = Vec::new();
-        let mut handles = outcomes.map(|outcome| outcome.wait().and_then(|of| of.handle.clone()));
-        handles.position(|handle| {
-            let Some(handle) = handle else { return false };
-            let is_known =
-                given.contains(&handle) || self.knows_waiting(&CallKey::Handle(handle.clone()));
-            given.push(handle);
-            is_known
-        })
+        let handles = outcomes.map(|outcome| outcome.wait()?.handle.as_deref());
+        // Hardly ever does a call wait.
+        let first = handles.clone().position(|handle| handle.is_some())?;
+        let waits = self.waits();
+        let waiting = waits.calls.iter();
+        let waiting =
+            waiting.filter_map(|note| self.slot_at(note.place)?.wait()?.handle.as_deref());
+        let gone = waits.gone.iter().filter_map(|gone| gone.handle.as_deref());
+        let mut known: HashSet<&str> = waiting.chain(gone).collect();
+        let is_used = |handle: Option<&'o str>| handle.is_some_and(|handle| !known.insert(handle));
+        Some(first + handles.skip(first).position(is_used)?)
     }
 
     /// Takes a result for a call that waits: into its slot while its exchange is open, else to those that get a place later.
