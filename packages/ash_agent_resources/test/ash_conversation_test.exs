@@ -377,6 +377,61 @@ for {resource, moduletags, integrations} <- [
       refute is_map_key(start(%{key: key}).__metadata__, :begun)
     end
 
+    if @resource != MemoryChat do
+      test "several that begin it with the same key at the same time get the first one, which is answered once" do
+        test = self()
+
+        llm(fn context ->
+          send(test, :asked)
+          {:ok, %{content: "You said: " <> last_text(context)}}
+        end)
+
+        # In transactions of their callers, and with a message or without.
+        for n <- 1..60,
+            key = Ash.UUID.generate(),
+            input = if(rem(n, 3) > 0, do: %{input: "Hi"}, else: %{}) do
+          start = fn ->
+            receive do: (:go -> :ok)
+
+            if rem(n, 2) == 0,
+              do: transaction(Map.put(input, :key, key)),
+              else: start(Map.put(input, :key, key))
+          end
+
+          tasks = for _ <- 1..(2 + rem(n, 3)), do: Task.async(start)
+          for task <- tasks, do: send(task.pid, :go)
+          assert [chat | _] = chats = Task.await_many(tasks)
+          assert [id] = chats |> Enum.map(& &1.id) |> Enum.uniq()
+          first = Enum.reject(chats, &is_map_key(&1.__metadata__, :begun))
+          assert length(first) == 1
+
+          if input != %{} do
+            assert until(fn ->
+                     show(chat, :message_count) == 3 and show(chat, :status) == :idle
+                   end)
+
+            assert_receive :asked
+          end
+
+          refute_received :asked
+          assert id == chat.id
+        end
+      end
+
+      # The turn begins after the commit.
+      defp transaction(input) do
+        {:ok, {chat, notifications}} =
+          Repo.transaction(fn ->
+            opts = opts(return_notifications?: true)
+            {:ok, chat, notifications} = @resource.start(input, opts)
+            {chat, notifications}
+          end)
+
+        Ash.Notifier.notify(notifications)
+        chat
+      end
+    end
+
     test "a question of the agent is answered, and the turn goes on with the answer" do
       form = %{"type" => "object", "properties" => %{"seats" => %{"type" => "integer"}}}
       form = Map.put(form, "required", ["seats"])

@@ -224,8 +224,9 @@ defmodule AshAgent.Conversation do
   ## Deltas
 
   The resource's notifiers, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams, notifications of the
-  action `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`. They get one with `metadata.said` when
-  a message of `:say` is stored, one with `metadata.ended` at the end of a turn: `:answered`, `:paused` or `:failed`, and one with
+  action `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`, with their `iteration` and a `number` that grows
+  within a turn. They get one with `metadata.said` when a message of `:say` is stored, one with `metadata.ended` at the end of a turn:
+  `:answered`, `:paused` or `:failed`, and one with
   `metadata.titled` when a title is written.
 
       pub_sub do
@@ -235,7 +236,8 @@ defmodule AshAgent.Conversation do
         publish :say, [:id]
       end
 
-  Policies do not check notifications: anyone who can read a topic can read the answer.
+  Policies do not check notifications: anyone who can read a topic can read the answer. For GraphQL, `AshAgent.Conversation.Answers` passes
+  them on to subscribers who may read the conversation.
 
   ## Titles
 
@@ -254,7 +256,7 @@ defmodule AshAgent.Conversation do
 
   use Spark.Dsl.Extension,
     sections: [@conversation],
-    transformers: [AshAgent.Conversation.Transformer],
+    transformers: [AshAgent.Conversation.Transformer, AshAgent.Conversation.Admin],
     verifiers: [AshAgent.Conversation.Verifier]
 
   use AshAgent.Arguments

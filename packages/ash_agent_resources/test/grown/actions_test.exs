@@ -110,6 +110,21 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert Ash.Resource.Info.action(Case, :delta).description =~ "Do not call it"
     end
 
+    # As `AshAdmin.Resource.update_actions/1` reads it.
+    defp offered(resource),
+      do: Spark.Dsl.Extension.get_opt(resource, [:admin], :update_actions, nil, true)
+
+    test "the pages of AshAdmin offer all update actions but :delta, unless the resource names some" do
+      for resource <- [Case, MyApp.Chat.Conversation, MyApp.Chat.Memory] do
+        all = for %{type: :update, name: name} <- Ash.Resource.Info.actions(resource), do: name
+        assert :delta in all and :say in all
+        assert Enum.sort(offered(resource)) == Enum.sort(all -- [:delta])
+      end
+
+      assert :rename in offered(MyApp.Chat.Conversation)
+      assert offered(MyApp.Chat.Note) == nil
+    end
+
     test "an agent's call is of its output type, as an action and as a tool" do
       reply = AshAgent.Integration.Reply
       assert %{returns: ^reply} = action = Ash.Resource.Info.action(MyApp.Chat.Adviser, :call)

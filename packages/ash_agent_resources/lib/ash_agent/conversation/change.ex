@@ -246,9 +246,12 @@ defmodule AshAgent.Conversation.Change do
     asked = {changeset.resource, changeset.to_tenant, Asker.identity(context.actor), key}
     hash = :crypto.hash(:sha256, :erlang.term_to_binary(asked, [:deterministic]))
     <<a::48, _::4, b::12, _::2, c::62, _rest::binary>> = hash
-    id = Ecto.UUID.load!(<<a::48, 8::4, b::12, 2::2, c::62>>)
+    uuid = <<a::48, 8::4, b::12, 2::2, c::62>>
+    id = Ecto.UUID.load!(uuid)
 
     put_begun = fn changeset ->
+      alone(changeset, uuid)
+
       case Ash.get(changeset.resource, id, rights(context)) do
         {:ok, record} ->
           Changeset.set_result(changeset, {:ok, Ash.Resource.put_metadata(record, :begun, true)})
@@ -263,10 +266,16 @@ defmodule AshAgent.Conversation.Change do
 
       changeset
       |> Changeset.force_change_attribute(name, id)
-      |> Changeset.before_transaction(put_begun)
+      |> Changeset.before_action(put_begun)
     else
       changeset
     end
+  end
+
+  # Another transaction that begins it ends first, and then it is there.
+  defp alone(%{resource: resource}, <<lock::signed-64, _::binary>>) do
+    if Info.tables?(resource),
+      do: Info.repo(resource).query!("SELECT pg_advisory_xact_lock($1)", [lock])
   end
 
   # Ash sets the time of an update that changes something, and this one writes elsewhere.

@@ -35,18 +35,21 @@ defmodule AshAgent.Conversation.Info do
     end
   end
 
-  # Called by name: AshPostgres may be missing when this is compiled.
   defp postgres(resource, tenant) do
-    info = AshPostgres.DataLayer.Info
-    repo = apply(info, :repo, [resource, :mutate])
-
     prefix =
       if schemas?(resource),
         do: schema!(resource, tenant),
-        else: apply(info, :schema, [resource])
+        else: postgres!(:schema, [resource])
 
-    Store.Postgres.new(repo, if(prefix, do: [prefix: prefix], else: []))
+    Store.Postgres.new(repo(resource), if(prefix, do: [prefix: prefix], else: []))
   end
+
+  @doc false
+  # The repository of a resource whose messages are in tables of AshPostgres.
+  def repo(resource), do: postgres!(:repo, [resource, :mutate])
+
+  # Called by name: AshPostgres may be missing when this is compiled.
+  defp postgres!(name, arguments), do: apply(AshPostgres.DataLayer.Info, name, arguments)
 
   # Without a schema, PostgreSQL would take tables with these names from its `search_path`.
   defp schema!(resource, tenant) do

@@ -11,8 +11,10 @@ defmodule AshAgent.Conversation.Notices do
   @doc "The function of a run that passes on the pieces of an answer, and events to the one that was given."
   def watch(turn, own) do
     if heard?(turn) do
+      pieces = :counters.new(1, [])
+
       fn event, measurements, metadata ->
-        pass_on(turn, event, metadata)
+        pass_on(turn, pieces, event, metadata)
         Section.tell(own, event, measurements, metadata)
       end
     else
@@ -32,10 +34,14 @@ defmodule AshAgent.Conversation.Notices do
   defp heard?(%{resource: resource}),
     do: Info.option(resource, :deltas) and Ash.Resource.Info.notifiers(resource) != []
 
-  defp pass_on(turn, [_, _, :llm, :delta], %{events: events}),
-    do: notify(turn, %{events: events})
+  # On their way to other nodes, pieces may pass each other.
+  defp pass_on(turn, pieces, [_, _, :llm, :delta], %{events: events, iteration: iteration}) do
+    :counters.add(pieces, 1, 1)
+    number = :counters.get(pieces, 1)
+    notify(turn, %{events: events, iteration: iteration, number: number})
+  end
 
-  defp pass_on(_turn, _event, _metadata), do: :ok
+  defp pass_on(_turn, _pieces, _event, _metadata), do: :ok
 
   defp notify(%{record: record, resource: resource} = turn, metadata) do
     changeset =

@@ -35,7 +35,8 @@ defmodule AshAgent.Conversation.Iteration.Content do
 
   defp hide(contents, _records, _context), do: contents
 
-  defp policies?(conversation) do
+  @doc "Returns true if field policies decide who reads the words of a conversation."
+  def policies?(conversation) do
     Ash.Policy.Authorizer in Ash.Resource.Info.authorizers(conversation) and
       Ash.Policy.Info.field_policies_for_field(conversation, :transcript) != []
   end
