@@ -11,7 +11,6 @@ defmodule Installation do
   @libraries [ash_agent_resources: :ash, ash_agent_web: :phoenix_live_view]
 
   def main do
-    make_repository()
     File.cd!(make_application())
 
     for {name, deps} <- cases() do
@@ -202,23 +201,6 @@ defmodule Installation do
 
     true = Page.page(%{__changed__: nil}) |> Phoenix.HTML.Safe.to_iodata() |> to_string() |> String.contains?(".agent-chat")
     """
-  end
-
-  # The checksums of libraries, which come with a release, are ignored by git.
-  defp make_repository do
-    git =
-      &run!("git", [
-        "-C",
-        @source,
-        "-c",
-        "user.name=Sample",
-        "-c",
-        "user.email=sample@example.com" | &1
-      ])
-
-    git.(~w(init --quiet))
-    git.(~w(add --all --force))
-    git.(~w(commit --quiet --message=Sample))
   end
 
   defp make_application do

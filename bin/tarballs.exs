@@ -27,6 +27,7 @@ defmodule Tarballs do
 
     case command do
       ["--registry", program | args] ->
+        make_repository(Path.join(scratch, "source"))
         {_, status} = System.cmd(program, args, cd: from, env: env, into: IO.stream())
         System.halt(status)
 
@@ -295,6 +296,14 @@ defmodule Tarballs do
       )
 
     "http://127.0.0.1:#{:httpd.info(server)[:port]}"
+  end
+
+  # The checksums of libraries, which come with a release, are ignored by git.
+  defp make_repository(folder) do
+    author = ~w(-c user.name=Sample -c user.email=sample@example.com)
+
+    for args <- [~w(init --quiet), ~w(add --all --force), ~w(commit --quiet --message=Sample)],
+        do: run("git", author ++ args, cd: folder)
   end
 
   ## Commands

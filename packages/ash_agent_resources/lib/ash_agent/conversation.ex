@@ -226,8 +226,7 @@ defmodule AshAgent.Conversation do
   The resource's notifiers, such as `Ash.Notifier.PubSub`, get the actions, and while the model streams, notifications of the
   action `:delta` with the pieces as `metadata.events`, see `t:AshAgent.Response.event/0`, with their `iteration` and a `number` that grows
   within a turn. They get one with `metadata.said` when a message of `:say` is stored, one with `metadata.ended` at the end of a turn:
-  `:answered`, `:paused` or `:failed`, and one with
-  `metadata.titled` when a title is written.
+  `:answered`, `:paused` or `:failed`, and one with `metadata.titled` when a title is written.
 
       pub_sub do
         module MyAppWeb.Endpoint
