@@ -53,6 +53,21 @@ defmodule ReadmeTest do
     end
   end
 
+  # Those that each library has.
+  @known_titles ["Cheat sheet", "Getting started", "Upgrading"]
+
+  test "the first line of a guide is what somebody types into a search box, and no other guide's" do
+    titles =
+      for page <- guides(), do: {page |> File.stream!() |> Enum.at(0) |> String.trim(), page}
+
+    for {"# " <> title, page} <- titles, title not in @known_titles do
+      assert length(String.split(title)) >= 3,
+             "#{page} begins with a topic: write what its reader wants"
+    end
+
+    assert titles |> Enum.map(&elem(&1, 0)) |> Enum.uniq() |> length() == length(titles)
+  end
+
   test "the page of tasks has each guide" do
     tasks = File.read!("guides/tasks.md")
 
