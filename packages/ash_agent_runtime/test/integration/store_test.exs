@@ -7,7 +7,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
 
     def up do
       execute(~s(create schema if not exists "of Ecto"))
-      Migrations.up(version: 3, prefix: "of Ecto")
+      Migrations.up(version: 4, prefix: "of Ecto")
     end
 
     def down, do: Migrations.down(version: 1, prefix: "of Ecto")
