@@ -842,8 +842,8 @@ defmodule AshAgent.Store do
     do: Named.call(store, :expire_waiting, [Options.validate!(opts, :expire_waiting)])
 
   @doc """
-  Returns conversations that nobody owns, with late results that no write has taken, those first whose result has waited longest:
-  `{:ok, %{ids: ids, next: cursor}}`. Looks at all partitions.
+  Returns conversations that are `:idle` or `:waiting` and that nobody owns, with late results that no write has taken, those first whose result has
+  waited longest: `{:ok, %{ids: ids, next: cursor}}`. Looks at all partitions.
 
   A conversation may be on several pages. Pass `next` as the option `:after` to get the next page.
 

@@ -12,7 +12,7 @@ defmodule AshAgent.Store.Late do
 
   ## The rows of a write
 
-  @doc "The fields of a write: calls that wait from now on, and those that do so no longer. `opts` are `:arrived` and `:cancelled`, keys."
+  @doc "The fields of a write: calls that wait from now on, and those that do so no longer. `opts` are those of an append."
   def fields(value, lines, opts \\ []) do
     lines = Map.new(lines, &{&1.number, &1.context})
     now = Map.new(Changes.lines(value), &{&1.number, &1.context})
@@ -20,7 +20,15 @@ defmodule AshAgent.Store.Late do
     [before, calls] = for all <- [lines, now], do: all |> Map.drop(same) |> calls()
 
     waits =
-      for {key, %{state: :open} = call} <- calls, not is_map_key(before, key), do: wait(key, call)
+      for {key, %{state: :open} = call} <- calls, not is_map_key(before, key) do
+        document = %{for: call.for, call: Map.take(call, [:id, :name, :arguments, :iteration])}
+        wait(key, call.deadline, digest(call.for), document)
+      end
+
+    # What only a deadline is for waits for nobody.
+    more =
+      for wait <- opts[:waiting] || [],
+          do: wait(wait.key, wait[:deadline], "", %{for: nil, call: wait.call})
 
     closed =
       for {key, call} <- before, state = state(call, calls[key]), into: %{}, do: {key, state}
@@ -29,7 +37,7 @@ defmodule AshAgent.Store.Late do
       for state <- [:arrived, :cancelled], key <- opts[state] || [], into: %{}, do: {key, state}
 
     closed = for {key, state} <- Map.merge(closed, named), do: closed(key, state)
-    for {name, [_ | _] = rows} <- [waits: waits, closed: closed], do: {name, rows}
+    for {name, [_ | _] = rows} <- [waits: waits ++ more, closed: closed], do: {name, rows}
   end
 
   defp same?(nil, _context), do: false
@@ -49,17 +57,10 @@ defmodule AshAgent.Store.Late do
   defp state(%{state: :open}, %{state: state}) when state != :open, do: :arrived
   defp state(_was, _call), do: nil
 
-  defp wait(key, call) do
-    document = %{for: call.for, call: Map.take(call, [:id, :name, :arguments, :iteration])}
-
-    Changes.object(
-      journal_key(key) ++
-        [
-          deadline: call.deadline && DateTime.to_iso8601(call.deadline),
-          whom: digest(call.for),
-          document: document |> Terms.encode!() |> JSON.raw()
-        ]
-    )
+  defp wait(key, deadline, whom, document) do
+    deadline = deadline && DateTime.to_iso8601(deadline)
+    document = document |> Terms.encode!() |> JSON.raw()
+    Changes.object([deadline: deadline, whom: whom, document: document] ++ journal_key(key))
   end
 
   defp closed(key, state), do: Changes.object([state: state] ++ journal_key(key))

@@ -64,6 +64,13 @@ defmodule AshAgent.Store.Options do
             {:arrived, @keys ++ [default: []],
              "the keys of late results that this write takes: into the conversation, or because it does not take them. Those of calls that " <>
                "have their result in it now are found without being named."},
+            {:waiting, {:list, {:custom, &__MODULE__.wait?/1}},
+             [
+               default: [],
+               type_doc: "a list of maps with `:key`, `:call` and perhaps `:deadline`"
+             ],
+             "what waits for its deadline alone, such as a tool that waits for others: `AshAgent.Store.waiting_calls/2` does not list it, and it ends with " <>
+               "`:arrived`. Calls that wait in the conversation are found without being named."},
             {:cancelled, @keys ++ [default: []],
              "the keys of calls that waited and are called off."},
             @note
@@ -250,6 +257,12 @@ defmodule AshAgent.Store.Options do
   @doc false
   def call_cursor?({%DateTime{}, id, key}), do: id?(id) and id?(key)
   def call_cursor?(_other), do: false
+
+  @doc false
+  def wait?(%{key: key, call: %{}} = wait),
+    do: id?(key) and (wait[:deadline] == nil or is_struct(wait.deadline, DateTime))
+
+  def wait?(_other), do: false
 
   def attempt?(%{key: key} = call) do
     attempt = Map.get(call, :attempt, 1)

@@ -537,7 +537,7 @@ defmodule AshAgent.Store.SQL do
       (select #{array(d, part(d, "m.document", ~w(view masks)))} from {branches} as m
         where m.conversation_id = #{key}) as masks,
       cast(w.document as text) as document_text
-    from input, {waits} as w where #{unanswered(key)}#{conditions}
+    from input, {waits} as w where w.whom <> '' and #{unanswered(key)}#{conditions}
     order by w.since, w.conversation_id, w.key limit (select #{number("limit")} from input)
     """)
   end
@@ -552,7 +552,8 @@ defmodule AshAgent.Store.SQL do
     fix_input("""
     select a.conversation_id, a.key, #{iso(d, "a.at")} as at_text
     from input, {arrivals} as a join {conversations} as c on c.id = a.conversation_id
-    where a.revision is null and (c.owner is null or c.lease_until < #{now(d)})#{conditions}
+    where a.revision is null and c.status in ('idle', 'waiting')
+      and (c.owner is null or c.lease_until < #{now(d)})#{conditions}
     order by a.at, a.conversation_id, a.key limit (select #{number("limit")} from input)
     """)
   end

@@ -130,6 +130,25 @@ defmodule AshAgent.Store.Conformance.Late do
              for(a <- arrivals, a.key == other, do: a)
   end
 
+  check "end what waits for its deadline alone", %{store: store} do
+    {kept, [key, other]} = start(store)
+    past = ~U[2026-01-01 10:00:00Z]
+    waiting = for key <- [key, other], do: %{key: key, deadline: past, call: %{name: "wait_for"}}
+    kept = append!(store, kept, kept.value, waiting: waiting)
+    assert [] = waiting(store, id: kept.id)
+    kept = append!(store, kept, kept.value, arrived: [other])
+    {:ok, _} = Store.expire_waiting(store, limit: 1_000)
+    assert {:ok, [%{key: ^key, outcome: {:error, :deadline}}]} = Store.arrivals(store, kept.id)
+    append!(store, kept, kept.value, arrived: [key])
+    assert {:ok, []} = Store.arrivals(store, kept.id)
+    {:ok, _} = Store.expire_waiting(store, limit: 1_000)
+    assert {:ok, []} = Store.arrivals(store, kept.id)
+
+    assert_raise ArgumentError, fn ->
+      Store.append(store, kept, kept.value, waiting: [%{key: key}])
+    end
+  end
+
   check "of two who deliver at once is one, and whoever writes loses none", %{store: store} do
     for _ <- 1..5 do
       {kept, [key, other]} = start(store)
@@ -186,6 +205,9 @@ defmodule AshAgent.Store.Conformance.Late do
     assert {:ok, :kept} = Store.arrive(store, id, key, {:ok, 1})
     refute id in arrived(store)
     {:ok, kept} = Store.claim(store, id, owner: "a", reclaim: true)
+    {:ok, _} = Store.release(store, kept, status: :paused)
+    refute id in arrived(store)
+    {:ok, kept} = Store.claim(store, id, owner: "a", status: :idle)
     {:ok, _} = Store.release(store, kept)
     assert id in arrived(store)
   end
