@@ -638,13 +638,13 @@ defmodule AshAgent.Session do
   ## Examples
 
       iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{}} end)
-      iex> AshAgent.Session.arrived(session)
+      iex> AshAgent.Session.take_arrivals(session)
       :ok
   """
   @doc since: "0.1.0"
-  @spec arrived(session()) :: :ok
-  def arrived(session) when is_server(session),
-    do: call(session, :arrived, :arrived)
+  @spec take_arrivals(session()) :: :ok
+  def take_arrivals(session) when is_server(session),
+    do: call(session, :take_arrivals, :take_arrivals)
 
   @doc """
   Switches to another model from the next prompt on, with the same history. Returns `:ok`.

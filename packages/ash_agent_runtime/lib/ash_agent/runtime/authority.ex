@@ -209,8 +209,9 @@ defmodule AshAgent.Runtime.Authority do
   defp note(%{current_iteration: number} = context, new),
     do: Context.put_iteration_metadata(context, number, @key, notes(context, number) ++ new)
 
+  @doc "Returns the message that asked for the turn of an iteration, the current one by default, or `nil`."
   # Whoever asked gave the last one. A message beside theirs that has no note may be of somebody else.
-  defp find_asked(context, number) do
+  def find_asked(context, number \\ nil) do
     notes = context |> notes_of_turn(number) |> Enum.reverse()
     noted = for %{"message" => place} <- notes, do: place
 

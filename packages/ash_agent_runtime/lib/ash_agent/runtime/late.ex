@@ -162,13 +162,28 @@ defmodule AshAgent.Runtime.Late do
 
   ## Arrivals
 
+  @doc """
+  Finds the call for whose result a turn begins, or `nil`. A message that has no answer is not for the rights of somebody else, and waits for its
+  own turn.
+  """
+  def find_call(context, arrivals) do
+    open = open(context)
+    %{answered?: answered?} = Context.outline(context)
+
+    Enum.find_value(arrivals, fn %{key: key} ->
+      call = open[key]
+      own? = fn -> same_asker?(context, call, context.current_iteration) end
+      if call != nil and (answered? or own?.()), do: call
+    end)
+  end
+
   @doc "Finds the call for whose result a run without a session begins, since everything else has its answer, or `nil`."
   def find_wake(context, opening, opts, within) do
     with true <- opts[:store] != nil and within[:watch] == nil and opening.answered?,
          [] <- opening.pending,
-         open when open != %{} <- open(context),
+         true <- open(context) != %{},
          {:ok, arrivals} <- Journal.ask(fn -> Store.arrivals(opts[:store], context[:id]) end) do
-      Enum.find_value(arrivals, &open[&1.key])
+      find_call(context, arrivals)
     else
       _nothing -> nil
     end
@@ -282,7 +297,11 @@ defmodule AshAgent.Runtime.Late do
     Context.Audit.add_failure(context, failure)
   end
 
+  @no_result "no result came until the deadline. The call was started, and what became of it is not known"
+
   @doc "Takes the result of a call that comes late through the type of the tool and the hooks after it."
+  def finish(_run, _call, {:error, :deadline}), do: {:unknown, @no_result}
+
   def finish(run, call, {status, _term} = result) when status in [:ok, :error] do
     tool = Map.get(run.tools, Tool.name(call.name), %{returns: nil})
     call = Map.take(call, [:id, :name, :arguments])
@@ -295,14 +314,13 @@ defmodule AshAgent.Runtime.Late do
 
   @doc """
   Returns what a call of `wait_for` returns now: `{:done, words}`, or `{:wait, deadline}` if calls of the person whose turn it is have no
-  result. `started` is when it began, and `why` ends it in words, or is `nil`.
+  result. `why` ends it in words, or is `nil`.
   """
-  def wait(context, call, started, why) do
+  def wait(context, call, why) do
     {:ok, arguments} = Tool.arguments(call.arguments)
-    calls = Map.get(arguments, "calls") || open_ids(context)
+    calls = arguments["calls"] || open_ids(context)
     known = context |> Calls.late_calls() |> Map.new(&{&1.id, &1})
     states = for id <- Enum.uniq(calls), do: {id, state(context, known[id])}
-    deadline = until(arguments, started)
 
     cond do
       not Enum.any?(states, &match?({_id, {:open, _words}}, &1)) ->
@@ -311,11 +329,11 @@ defmodule AshAgent.Runtime.Late do
       why != nil ->
         {:done, words(why, states)}
 
-      deadline != nil and DateTime.compare(deadline, DateTime.utc_now()) != :gt ->
-        {:done, words("the time is over", states)}
+      seconds = arguments["seconds"] ->
+        {:wait, DateTime.add(DateTime.utc_now(), seconds, :second)}
 
       true ->
-        {:wait, deadline}
+        {:wait, nil}
     end
   end
 
@@ -324,11 +342,6 @@ defmodule AshAgent.Runtime.Late do
         same_asker?(context, call, context.current_iteration),
         do: call.id
   end
-
-  defp until(%{"seconds" => seconds}, started) when is_integer(seconds),
-    do: DateTime.add(started, seconds, :second)
-
-  defp until(_arguments, _started), do: nil
 
   defp state(_context, nil), do: {:none, "no call of this id waits"}
 
@@ -346,8 +359,11 @@ defmodule AshAgent.Runtime.Late do
   defp state(_context, %{state: :elsewhere}),
     do: {:elsewhere, "its result comes in another conversation"}
 
-  defp state(_context, %{result: {:cancelled, _reason}}), do: {:cancelled, "it was cancelled"}
-  defp state(_context, call), do: {:arrived, "the result of #{Tool.name(call.name)} has come"}
+  defp state(context, %{id: id} = call) do
+    if Calls.tool_call_status(context, id) == :cancelled,
+      do: {:cancelled, "it was cancelled"},
+      else: {:arrived, "the result of #{Tool.name(call.name)} has come"}
+  end
 
   defp words(first, states),
     do: Enum.join([first | for({id, {_state, words}} <- states, do: "#{id}: #{words}")], "\n")
@@ -372,7 +388,7 @@ defmodule AshAgent.Runtime.Late do
     results =
       for %{name: name, id: id} = call <- Context.pending_tool_calls(context),
           Tool.name(name) == @name do
-        {:done, words} = wait(context, call, DateTime.utc_now(), why)
+        {:done, words} = wait(context, call, why)
         {id, {:ok, words}}
       end
 

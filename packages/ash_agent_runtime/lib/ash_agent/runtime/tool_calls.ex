@@ -16,12 +16,11 @@ defmodule AshAgent.Runtime.ToolCalls do
   # `attempts` has the numbers of attempts that are not the first, by the calls' ids. `unknown` are the calls whose earlier
   # attempt has no known outcome, and `asked` counts all calls that wait for a person. `halts` has the terms of tools that
   # ended the run, by the calls' positions. `started_elsewhere` are the calls that another run has started.
-  # `resumed` has the attempts of calls that wait since an earlier run, by their ids, `waits` those that go on, and `later?` is true if the
-  # result of a call comes later.
+  # `waits` are calls by which the model waits for others, and `later?` is true if the result of a call comes later.
   @enforce_keys [:run]
   defstruct [:run, undecided: [], ready: [], attempts: %{}, unknown: []] ++
               [asked: 0, halts: %{}, started_elsewhere: []] ++
-              [resumed: %{}, waits: [], later?: false]
+              [waits: [], later?: false]
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
@@ -84,10 +83,6 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp settle(%{run: run} = batch, call, attempt) do
     case run.tools[Tool.name(call.name)] do
-      %{waits?: true} ->
-        batch = put_in(batch.resumed[call.id], attempt)
-        %{batch | undecided: [call | batch.undecided]}
-
       %{late: most} = tool when most != nil ->
         settle_late(batch, call, attempt, tool)
 
@@ -285,8 +280,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp start_attempts(batch) do
     %{run: run, ready: ready} = batch = refuse_unstorable(batch)
-    resumed? = &is_map_key(batch.resumed, &1.id)
-    called = for {call, {_index, kind}} <- ready, kind != :refused, not resumed?.(call), do: call
+    called = for {call, {_index, :called}} <- ready, do: call
 
     starting =
       for call <- called,
@@ -294,8 +288,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
     with nil <- run.refused,
          {:ok, journal, ids} <- Journal.start(run.journal, run.context, starting) do
-      begins? = fn {call, {_, kind}} -> kind == :refused or call.id in ids or resumed?.(call) end
-      ready = Enum.filter(ready, begins?)
+      ready = Enum.filter(ready, fn {call, {_, kind}} -> kind != :called or call.id in ids end)
       elsewhere = Enum.map(called, & &1.id) -- ids
       run = %{run | journal: journal}
       {:ok, %{batch | run: run, ready: ready, started_elsewhere: elsewhere}}
@@ -483,8 +476,6 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   defp settle_wait(%{run: run} = batch, call, over) do
-    attempt = batch.resumed[call.id]
-    started = if attempt, do: attempt.started_at, else: DateTime.utc_now()
     key = Late.wait_keys(run.context)[call.id]
 
     why =
@@ -494,17 +485,17 @@ defmodule AshAgent.Runtime.ToolCalls do
         true -> nil
       end
 
-    case Late.wait(run.context, call, started, why) do
+    case Late.wait(run.context, call, why) do
       {:done, words} ->
-        journal = Journal.finish(run.journal, call.id, :ok)
-        journal = if attempt, do: Journal.take_arrivals(journal, [key]), else: journal
+        # An earlier run may have written that it waits.
+        journal = if run.fresh?, do: run.journal, else: Journal.take_arrivals(run.journal, [key])
         batch = %{batch | run: %{run | journal: journal}}
         update_context(batch, &add_result(&1, call.id, {:ok, words}))
 
       {:wait, deadline} ->
         row = %{key: key, call: Map.put(call, :iteration, run.context.current_iteration)}
-        journal = run.journal |> Journal.wait(row, deadline) |> Journal.leave(call.id)
-        %{batch | run: %{run | journal: journal}, waits: [call | batch.waits]}
+        run = update_in(run.journal, &Journal.wait(&1, row, deadline))
+        %{batch | run: run, waits: [call | batch.waits]}
     end
   end
 
@@ -544,24 +535,23 @@ defmodule AshAgent.Runtime.ToolCalls do
     end
   end
 
-  # A result may have come before the tool returned.
-  defp finish_late(how, batch) do
-    with {:ok, run} <- Late.take(batch.run), {:ok, run} <- Run.check(run) do
-      batch = %{batch | run: run}
+  # A result that came before the tool returned begins a turn of its own.
+  defp finish_late(:end, %{run: run} = batch) do
+    with {:ok, batch} <- check(%{batch | run: Run.flush_end(run, :waiting)}),
+         do: {:stop, batch, :waiting}
+  end
 
-      cond do
-        how == :wait and Late.awaited(run.context) == [] ->
-          flush(batch, nil)
+  defp finish_late(:wait, batch) do
+    case Late.take(batch.run) do
+      {:ok, run} ->
+        batch = %{batch | run: run}
 
-        how == :wait ->
-          with {:ok, batch} <- flush(batch, :waiting), do: {:stop, batch, :waiting}
+        if Late.awaited(run.context) == [],
+          do: flush(batch, nil),
+          else: with({:ok, batch} <- flush(batch, :waiting), do: {:stop, batch, :waiting})
 
-        true ->
-          with {:ok, batch} <- check(%{batch | run: Run.flush_end(run, :waiting)}),
-               do: {:stop, batch, :waiting}
-      end
-    else
-      {:stop, run, reason} -> {:stop, %{batch | run: run}, reason}
+      {:stop, run, reason} ->
+        {:stop, %{batch | run: run}, reason}
     end
   end
 

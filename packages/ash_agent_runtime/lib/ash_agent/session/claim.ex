@@ -127,8 +127,10 @@ defmodule AshAgent.Session.Claim do
   def unfinished?(_store, %{status: status}) when status in [:paused, :parked], do: false
 
   def unfinished?(store, kept) do
+    late = fn -> Journal.ask(fn -> Store.arrivals(store, kept.id) end) end
+
     Journal.ask(fn -> Store.waiting(store, kept.id) end) != {:ok, []} or
-      Journal.ask(fn -> Store.arrivals(store, kept.id) end) != {:ok, []}
+      match?({:ok, [_ | _]}, late.())
   end
 
   @doc "Starts another renewer in the place of one that died."

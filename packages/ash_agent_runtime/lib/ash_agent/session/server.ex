@@ -293,7 +293,7 @@ defmodule AshAgent.Session.Server do
        when verdict in [:approved, :denied, :answered] and is_binary(id) and is_options(opts),
        do: with_waiting(session, &decide(decision, opts, &1))
 
-  defp handle_request(:arrived, _from, session), do: {:reply, :ok, Run.look(session)}
+  defp handle_request(:take_arrivals, _from, session), do: {:reply, :ok, Run.look(session)}
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
 

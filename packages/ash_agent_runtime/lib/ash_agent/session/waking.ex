@@ -67,10 +67,7 @@ defmodule AshAgent.Session.Waking do
         Late.awaited(context) == []
 
       waits ->
-        Enum.any?(
-          waits,
-          &match?({:done, _words}, Late.wait(context, &1, DateTime.utc_now(), nil))
-        )
+        Enum.any?(waits, &match?({:done, _words}, Late.wait(context, &1, nil)))
     end
   end
 
@@ -87,18 +84,12 @@ defmodule AshAgent.Session.Waking do
         {:drop, Enum.map(other, & &1.key),
          Enum.reduce(other, context, &Late.note_lost(&2, &1.key))}
 
-      call = find_call(context, Enum.map(known, &open[&1.key])) ->
+      call = Late.find_call(context, known) ->
         limit(session, call)
 
       true ->
         {:rest, look_again(session)}
     end
-  end
-
-  # A message that has no answer is not for the rights of somebody else.
-  defp find_call(context, calls) do
-    %{answered?: answered?} = Context.outline(context)
-    Enum.find(calls, &(answered? or Late.same_asker?(context, &1, context.current_iteration)))
   end
 
   defp limit(%{context: context, max_wakes: max} = session, call) do
@@ -121,10 +112,10 @@ defmodule AshAgent.Session.Waking do
   """
   def redirect(%{context: context, claim: claim}, %{kind: :resume, opts: opts} = job)
       when claim != nil do
-    with open when open != %{} <- Late.open(context),
+    with true <- Late.open(context) != %{},
          %{answered?: true, pending: 0} <- Context.outline(context),
          {:ok, arrivals} <- Claim.fetch_arrivals(claim),
-         [call | _] <- for(%{key: key} <- arrivals, call = open[key], do: call) do
+         %{} = call <- Late.find_call(context, arrivals) do
       %{job | kind: :wake, opts: [call: call] ++ opts}
     else
       _nothing -> job
