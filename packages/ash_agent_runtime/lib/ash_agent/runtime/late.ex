@@ -13,7 +13,7 @@ defmodule AshAgent.Runtime.Late do
 
   alias AshAgent.{Caller, Context, Store}
   alias AshAgent.Context.Calls
-  alias AshAgent.Runtime.{Authority, Gate, Journal, Run, Tool}
+  alias AshAgent.Runtime.{Authority, Events, Gate, Journal, Run, Tool}
 
   @name "wait_for"
   @woken "woken"
@@ -170,10 +170,27 @@ defmodule AshAgent.Runtime.Late do
     open = open(context)
     %{answered?: answered?} = Context.outline(context)
 
-    Enum.find_value(arrivals, fn %{key: key} ->
+    Enum.find_value(arrivals, fn %{key: key} = arrival ->
       call = open[key]
       own? = fn -> same_asker?(context, call, context.current_iteration) end
-      if call != nil and (answered? or own?.()), do: call
+      if call != nil and not cancelled?(arrival) and (answered? or own?.()), do: call
+    end)
+  end
+
+  @doc "Returns whether somebody called a call off, whom nobody has to tell."
+  def cancelled?(%{outcome: outcome}), do: match?({:cancelled, _reason}, outcome)
+
+  @doc "Takes results without a turn: of calls that were called off, and those that no call waits for any more."
+  def drop(context, arrivals) do
+    open = open(context)
+
+    Enum.reduce(arrivals, context, fn %{key: key, outcome: outcome} = arrival, context ->
+      opts = [from: arrival.from, at: arrival.at]
+
+      with true <- is_map_key(open, key),
+           {:ok, context} <- Calls.arrive(context, {:handle, key}, outcome, opts),
+           do: context,
+           else: (_nobody -> note_lost(context, key))
     end)
   end
 
@@ -266,6 +283,8 @@ defmodule AshAgent.Runtime.Late do
   defp add(run, context, call, %{outcome: outcome} = arrival) do
     result = finish(run, call, outcome)
     opts = [from: arrival.from, at: arrival.at]
+    metadata = %{tool: Tool.name(call.name), tool_call_id: call.id, status: elem(result, 0)}
+    Events.emit(run.events, [:tool, :arrival], Events.put_system_time(), metadata)
 
     case arrive(context, call.handle, result, opts) do
       {:ok, context} ->

@@ -15,7 +15,7 @@ defmodule AshAgent.Session.Waking do
 
   @doc """
   Returns what a session without a run and without messages does next: `{:start, job}`, `{:rest, milliseconds}` until it should look again,
-  or `:infinity`, or `{:drop, keys, context}` with results that no call waits for.
+  or `:infinity`, or `{:drop, keys, context}` with results that begin no turn.
   """
   def next(session)
 
@@ -74,18 +74,18 @@ defmodule AshAgent.Session.Waking do
   ## A new turn
 
   defp wake(%{context: context} = session, open, arrivals) do
-    {known, other} = Enum.split_with(arrivals, &is_map_key(open, &1.key))
+    call = Late.find_call(context, arrivals)
+    dropped = Enum.filter(arrivals, &(not is_map_key(open, &1.key) or Late.cancelled?(&1)))
 
     cond do
       Context.pending_tool_calls(context) != [] ->
         {:rest, look_again(session)}
 
-      known == [] ->
-        {:drop, Enum.map(other, & &1.key),
-         Enum.reduce(other, context, &Late.note_lost(&2, &1.key))}
-
-      call = Late.find_call(context, known) ->
+      call != nil ->
         limit(session, call)
+
+      dropped != [] ->
+        {:drop, Enum.map(dropped, & &1.key), Late.drop(context, dropped)}
 
       true ->
         {:rest, look_again(session)}

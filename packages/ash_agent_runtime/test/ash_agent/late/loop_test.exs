@@ -307,6 +307,42 @@ defmodule AshAgent.Late.LoopTest do
     end
   end
 
+  test "a call that was called off begins no turn, and the next one reads it", %{store: store} do
+    session = session(store, model([call("build", "a"), "Started.", "I see."]))
+    {:ok, _} = Session.prompt(session, "Build it")
+    key = key()
+    {:ok, :kept} = arrive(store, session, key, {:cancelled, "nobody builds"}, from: "ann")
+    assert {:ok, []} = Store.arrivals(store, "c1")
+    assert arrive(store, session, key, {:ok, "green"}) == {:error, :cancelled}
+    for _ <- 1..2, do: asked()
+    refute_receive {:asked, _}, 50
+    {:ok, %{output: "I see."}} = Session.prompt(session, "And?")
+    assert asked() =~ "nobody builds"
+    assert Calls.tool_call_status(Session.context(session), "a") == :cancelled
+  end
+
+  test "subscribers and functions hear of it", %{store: store} do
+    test = self()
+
+    on_event = fn name, _measured, metadata ->
+      send(test, {Enum.take(name, -2), Map.take(metadata, [:status, :tool_call_id])})
+    end
+
+    session =
+      session(store, model([call("build", "a"), "Started.", "Green."]), on_event: on_event)
+
+    {:ok, ref, _snapshot} = Session.subscribe(session)
+    {:ok, _} = Session.prompt(session, "Build it")
+    assert_receive {[:tool, :stop], %{status: :waiting, tool_call_id: "a"}}
+    {:ok, :kept} = arrive(store, session, key(), {:ok, "green"})
+    assert_receive {[:tool, :arrival], %{status: :ok, tool_call_id: "a"}}
+
+    assert_receive {Session, ^ref, _number,
+                    {:event, [:tool, :arrival], _, %{tool: "build", tool_call_id: "a"}}}
+
+    await(session, :idle)
+  end
+
   test "a deadline that passes is a result", %{store: store} do
     session =
       session(store, model([call("build", "a"), "Started.", "Nobody came."]),
