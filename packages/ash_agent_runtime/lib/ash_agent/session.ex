@@ -422,7 +422,7 @@ defmodule AshAgent.Session do
 
   @doc """
   Answers a call of a tool that asks, see `AshAgent.Runtime.AskUser`, and returns `:ok` when the answer is stored as the call's result.
-  `resume/2` goes on with it.
+  `resume/2` goes on with it. A question that was asked with `late: true` goes on by itself, also while something runs.
 
   Returns the errors of `approve/3`, and `{:error, %AshAgent.Context.Error{}}` for a call that is no question, and for an answer that is not
   among the choices or does not fit the form, see `AshAgent.Context.Calls.answer_tool_call/4`.

@@ -63,8 +63,8 @@ defmodule AshAgent.Runtime.Gate do
       approved = if changed === shown, do: [ready, call], else: [ready]
 
       cond do
-        tool.recall? or tool.waits? -> {:run, ready}
-        tool.asks? and tool.late == nil -> ask(gate, tool, ready)
+        tool.recall? or tool.waits? or (tool.asks? and tool.late != nil) -> {:run, ready}
+        tool.asks? -> ask(gate, tool, ready)
         true -> approve(gate, ready, approved, env)
       end
     else

@@ -83,10 +83,10 @@ defmodule AshAgent.Runtime.Late do
   end
 
   @doc "Reads what a tool has returned with `:later`: `{:ok, waiting}` as the context takes it, or an error in words."
-  def read(opts, %{late: most}, key) do
+  def read(opts, %{late: most, for: whom}, key) do
     with true <- Keyword.keyword?(opts) and Keyword.keys(opts) -- [:deadline, :for] == [],
          {:ok, deadline} <- deadline(Keyword.get(opts, :deadline, most)) do
-      {:ok, %{for: opts[:for], handle: key, deadline: deadline}}
+      {:ok, %{for: Keyword.get(opts, :for, whom), handle: key, deadline: deadline}}
     else
       _wrong -> {:error, "the tool did not say {:later, deadline: time, for: term}"}
     end

@@ -81,15 +81,15 @@ defmodule AshAgent.Runtime.Tool do
   defstruct @enforce_keys ++
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
               [repeat: :never, recall?: false, asks?: false, shown: %{}, schema: nil] ++
-              [late: nil, waits?: false, returns: nil]
+              [late: nil, for: nil, waits?: false, returns: nil]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict, and `asks?` one of AshAgent.Runtime.AskUser, whose calls a person answers;
-  # `shown` is what its questions are shown with. `late` has the milliseconds that a late result may take, `returns` its type,
+  # `shown` is what its questions are shown with. `late` has the milliseconds that a late result may take, `for` whom to ask, `returns` its type,
   # and `waits?` marks the tool by which a model waits for them, see AshAgent.Runtime.Late. `schema` has the parameters and what they were compiled to, or a
   # function that checks arguments, see AshAgent.Runtime.ToolArguments.
-  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `waits?`, `shown`, `returns` and `schema` are private."
+  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `waits?`, `shown`, `for`, `returns` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -102,6 +102,7 @@ defmodule AshAgent.Runtime.Tool do
           asks?: boolean(),
           shown: map(),
           late: pos_integer() | nil,
+          for: term(),
           waits?: boolean(),
           returns: AshAgent.Output.t() | nil,
           schema: {map(), reference() | nil} | (map() -> :ok | {:error, String.t()}) | nil
@@ -219,11 +220,13 @@ defmodule AshAgent.Runtime.Tool do
   # A job that nobody answers is not waited for for ever.
   @day 86_400_000
 
-  defp late!(late, _name) when late in [nil, false], do: nil
-  defp late!(true, _name), do: @day
-  defp late!(most, _name) when is_integer(most) and most > 0, do: most
+  @doc false
+  # The milliseconds of an option `:late`, or `nil`.
+  def late!(late, _name) when late in [nil, false], do: nil
+  def late!(true, _name), do: @day
+  def late!(most, _name) when is_integer(most) and most > 0, do: most
 
-  defp late!(_other, name) do
+  def late!(_other, name) do
     AshAgent.Caller.refuse!(
       "expected :late of the tool #{inspect(name)} to be true, or the milliseconds that its result may take"
     )

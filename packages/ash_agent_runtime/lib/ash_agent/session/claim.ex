@@ -243,6 +243,10 @@ defmodule AshAgent.Session.Claim do
   @doc "Returns `{:ok, arrivals}` with the late results that nobody has taken, or an error."
   def fetch_arrivals(claim), do: Journal.ask(fn -> Store.arrivals(claim.store, claim.kept.id) end)
 
+  @doc "Stores a late result. Returns what `AshAgent.Store.arrive/5` returns."
+  def arrive(claim, key, outcome, opts),
+    do: Store.arrive(claim.store, claim.kept.id, key, outcome, opts)
+
   @doc "Takes late results out of those that wait, with a context that says so. Returns `{:ok, claim}` or an error."
   def drop_arrivals(%__MODULE__{} = claim, context, keys) do
     with {:ok, claim} <- refresh(claim), do: append(claim, context, arrived: keys)

@@ -36,7 +36,7 @@ defmodule AshAgent.Session.Server do
 
   alias AshAgent.{Context, Runtime}
   alias AshAgent.Runtime.{Authority, Error, Sealed}
-  alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
+  alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers, Waking}
   alias AshAgent.Trace.Caller
 
   # A session with `:stop_when_idle` waits so many milliseconds for its first request.
@@ -289,9 +289,14 @@ defmodule AshAgent.Session.Server do
        when is_binary(id) and is_options(opts),
        do: with_waiting(session, &steer_stored(id, opts, &1))
 
-  defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
-       when verdict in [:approved, :denied, :answered] and is_binary(id) and is_options(opts),
-       do: with_waiting(session, &decide(decision, opts, &1))
+  defp handle_request({:decide, {verdict, id, reason} = decision, opts}, _from, session)
+       when verdict in [:approved, :denied, :answered] and is_binary(id) and is_options(opts) do
+    question = if verdict == :answered, do: Waking.find_question(session, id)
+
+    if question,
+      do: answer_late(question, reason, opts, session),
+      else: with_waiting(session, &decide(decision, opts, &1))
+  end
 
   defp handle_request(:take_arrivals, _from, session), do: {:reply, :ok, Run.look(session)}
 
@@ -548,6 +553,16 @@ defmodule AshAgent.Session.Server do
     :ok
   rescue
     error in Context.Error -> {:error, error}
+  end
+
+  # Whatever runs reads it at its next step, or when it is over.
+  defp answer_late(question, answer, opts, session) do
+    with false <- State.too_large?(session, {answer, opts}) && {:error, :too_large},
+         :ok <- Waking.answer(session, question, answer, opts) do
+      {:reply, :ok, Run.look(session)}
+    else
+      {:error, reason} -> refuse(session, reason)
+    end
   end
 
   defp decide(_decision, _opts, %{run: %Run{}} = session), do: {:reply, {:error, :busy}, session}

@@ -8,7 +8,7 @@ defmodule AshAgent.Session.Waking do
 
   alias AshAgent.Context
   alias AshAgent.Context.Calls
-  alias AshAgent.Runtime.{Authority, Late}
+  alias AshAgent.Runtime.{AskUser, Authority, Journal, Late, Tool}
   alias AshAgent.Session.{Claim, Job}
 
   @hour 3_600_000
@@ -105,6 +105,38 @@ defmodule AshAgent.Session.Waking do
       {:rest, max(again, look_again(session))}
     end
   end
+
+  @doc """
+  Finds the call of a question that is answered late, or `nil`: then the answer is for a call that is pending.
+  """
+  def find_question(%{claim: nil}, _id), do: nil
+
+  def find_question(%{context: context}, id) do
+    if Enum.all?(Context.pending_tool_calls(context), &(&1.id != id)),
+      do: Enum.find(Calls.late_calls(context, :open), &(&1.id == id and &1.handle != nil))
+  end
+
+  @doc "Delivers the answer to such a question. Returns `:ok` or an error."
+  def answer(%{claim: claim, runtime: runtime}, call, answer, opts) do
+    tool = Enum.find(list_tools(runtime[:tools]), &(&1.name == Tool.name(call.name) and &1.asks?))
+    result = AskUser.check_answer(tool, call, answer, Keyword.take(opts, [:arguments]))
+
+    case Journal.ask(fn -> Claim.arrive(claim, call.handle, result, from: opts[:by]) end) do
+      {:ok, _kept_or_again} ->
+        :ok
+
+      {:error, {:store_error, why}} when is_atom(why) ->
+        {:error, %Context.Error{reason: {:late_tool_result, call.id, why}}}
+
+      {:error, reason} ->
+        {:error, reason}
+    end
+  rescue
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
+  end
+
+  defp list_tools(function) when is_function(function, 0), do: Tool.new(function.())
+  defp list_tools(tools), do: tools
 
   @doc """
   Returns the job of somebody who resumes. If the last turn has its answer, results that wait for a runtime context or an option are

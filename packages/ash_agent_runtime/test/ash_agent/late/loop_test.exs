@@ -343,6 +343,54 @@ defmodule AshAgent.Late.LoopTest do
     await(session, :idle)
   end
 
+  describe "a question that does not wait" do
+    defp asking(store, opts) do
+      tool = Runtime.AskUser.tool([late: true, for: "ann"] ++ opts)
+      question = %{"question" => "Which seat?"}
+      llm = model([call("ask_user", "q", question), "I asked.", "Booked."])
+      session = session(store, llm, tools: [tool], approval: fn _, _ -> :ask end)
+      {:ok, %{output: "I asked."}} = Session.prompt(session, "Book a seat")
+      session
+    end
+
+    test "is answered by answer/4, which begins a turn", %{store: store} do
+      session = asking(store, choices: ["window", "aisle"])
+      assert [%{for: "ann", state: :open}] = Calls.late_calls(Session.context(session))
+
+      assert {:error, %Context.Error{reason: {:invalid, [:answer], _}}} =
+               Session.answer(session, "q", "roof")
+
+      assert Session.answer(session, "q", "aisle", by: "ann") == :ok
+      await(session, :idle)
+      assert [%{result: {:ok, "aisle"}, from: "ann"}] = Calls.late_calls(Session.context(session))
+      assert last(session) == "Booked."
+      assert {:error, %Context.Error{}} = Session.answer(session, "q", "window")
+    end
+
+    test "takes a form", %{store: store} do
+      form = %{
+        "type" => "object",
+        "properties" => %{"row" => %{"type" => "integer"}},
+        "required" => ["row"]
+      }
+
+      session = asking(store, form: form)
+      assert Session.answer(session, "q", %{"row" => "7"}) == :ok
+      await(session, :idle)
+      assert [%{result: {:ok, %{"row" => 7}}}] = Calls.late_calls(Session.context(session))
+    end
+
+    test "and nobody answers another late call", %{store: store} do
+      session = session(store, model([call("build", "a"), "Started."]))
+      {:ok, _} = Session.prompt(session, "Build it")
+
+      assert {:error, %Context.Error{reason: {:not_a_question, "a"}}} =
+               Session.answer(session, "a", "green")
+
+      assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+  end
+
   test "a deadline that passes is a result", %{store: store} do
     session =
       session(store, model([call("build", "a"), "Started.", "Nobody came."]),
