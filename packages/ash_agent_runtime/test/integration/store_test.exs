@@ -37,7 +37,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
     test "the migration is noted, goes down and up again, and a second one does nothing" do
       assert :ok = Postgres.Migrations.check(store())
       assert :ok = Ecto.Migrator.down(Repo, 1, StoreMigration, log: false)
-      assert {:error, %Store.Error{reason: {:schema, 0, 3}}} = Postgres.Migrations.check(store())
+      assert {:error, %Store.Error{reason: {:schema, 0, 4}}} = Postgres.Migrations.check(store())
       assert {:error, %Store.Error{reason: {:refused, "42P01"}}} = Store.fetch(store(), "x")
       assert :ok = Ecto.Migrator.up(Repo, 1, StoreMigration, log: false)
       assert {:ok, 4} = Postgres.Migrations.migrate(store())

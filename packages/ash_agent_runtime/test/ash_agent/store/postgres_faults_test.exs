@@ -110,7 +110,7 @@ defmodule AshAgent.Store.PostgresFaultsTest do
       assert :ok = Migrations.check(other)
       {:ok, _} = Store.create(other, Context.new("x", id: "c"))
       assert {:error, :not_found} = Store.fetch(store, "c")
-      for statement <- Migrations.sql(3, 0, prefix: schema), do: {:ok, _} = query.(statement, [])
+      for statement <- Migrations.sql(4, 0, prefix: schema), do: {:ok, _} = query.(statement, [])
       assert {:error, %Error{reason: {:schema, 0, 4}}} = Migrations.check(other)
     end
 
