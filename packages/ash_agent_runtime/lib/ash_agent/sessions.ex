@@ -374,6 +374,8 @@ defmodule AshAgent.Sessions do
           | {:error, Store.late_refusal() | Store.Error.t() | Context.Error.t()}
   def arrive(sessions, id, key, outcome, opts \\ [])
       when is_server(sessions) and is_binary(id) and is_binary(key) do
+    opts = Store.Options.validate!(opts, :arrive)
+
     with {:ok, stored} <- Store.arrive(Node.config!(sessions).store, id, key, outcome, opts) do
       Arrivals.tell_later(sessions, id)
       {:ok, stored}

@@ -453,7 +453,7 @@ defmodule AshAgent.Store.Relational do
   def list(store, opts),
     do: read_page(store, :list, opts, opts[:by], [opts[:by], opts[:order]])
 
-  @doc "A page of what is `:running` and claimed, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
+  @doc "A page of what is claimed, and `:running` or has late results, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
   def list_claimed(store, opts) do
     read_page(store, :list_claimed, Keyword.take(opts, [:after, :limit]), :lease_until, [])
   end

@@ -462,14 +462,15 @@ defmodule AshAgent.Store.SQL do
     """)
   end
 
-  @doc "A page of those that run and are claimed, those first whose lease ends first."
+  @doc "A page of those that are claimed and run or have late results, those first whose lease ends first."
   def list_claimed(d, filters) do
     after_it = "(c.lease_until, c.id) > (#{time(d, field("after"))}, #{field("after_id")})"
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
 
     fix_input("""
     select #{summary(d, "c.")} from input, {conversations} as c
-    where c.lease_until is not null and c.status = 'running'#{conditions}
+    where c.lease_until is not null and (c.status = 'running' or exists (
+      select 1 from {arrivals} as a where a.conversation_id = c.id and a.revision is null))#{conditions}
     order by c.lease_until, c.id limit (select #{number("limit")} from input)
     """)
   end
