@@ -38,6 +38,7 @@ defmodule AshAgent do
   | allow, deny, ask and watch | `AshAgent.Runtime.Permissions`, `AshAgent.Runtime.Hooks`, `AshAgent.Runtime.Events` |
   | keep an agent in a process, and watch it | `AshAgent.Session` |
   | find it again on any node, and after a crash | `AshAgent.Sessions` |
+  | take late results over HTTP | `AshAgent.Sessions.Webhook`, `AshAgent.Sessions.Webhook.Plug` |
   | keep conversations | `AshAgent.Store`, in `AshAgent.Store.SQLite` or `AshAgent.Store.Postgres` |
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
   | test without one | `AshAgent.LLM.Scripted` |

@@ -9,7 +9,7 @@ defmodule AshAgent.ToolDefinition do
   @default_parameters %{"type" => "object"}
   @keywords ~w(type properties required additionalProperties anyOf oneOf allOf not if enum const title description default) ++
               ~w(definitions patternProperties propertyNames minProperties maxProperties unevaluatedProperties examples)
-  @keys [:name, :function, :description, :parameters, :returns, :repeat, :timeout]
+  @keys [:name, :function, :description, :parameters, :returns, :repeat, :timeout, :late]
 
   # What other libraries call these keys.
   @other_names [
@@ -19,7 +19,8 @@ defmodule AshAgent.ToolDefinition do
     returns: ~w(output output_schema outputSchema result return return_type),
     description: ~w(desc doc docs),
     timeout: ~w(tool_timeout timeout_ms time_limit max_time),
-    repeat: ~w(retry retries idempotent)
+    repeat: ~w(retry retries idempotent),
+    late: ~w(async background deferred later)
   ]
 
   @doc """

@@ -18,7 +18,7 @@ defmodule AshAgent.GuidesTest do
                ~w(../ash_agent_resources/guides/coming-from-ash-agent-context.md ../ash_agent_resources/guides/coming-from-ash-ai.md)
 
   # These show calls of modules and answers that the reader has.
-  @shown ~w(guides/runtime.md guides/clients.md)
+  @shown ~w(guides/runtime.md guides/clients.md guides/late-results.md)
 
   for page <- @here do
     test "the examples of #{page} give what it says" do

@@ -25,7 +25,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert migrations(folder) == names
 
       text = File.read!(Path.join([folder, "migrations", ours]))
-      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 3)"
+      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 4)"
       for table <- ~w(conversations cases), do: assert(text =~ ~s(table: "#{table}"))
 
       assert %{rows: [[true]]} =
@@ -74,7 +74,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         assert text =~ ~s(table: "cases")
 
         # From the version that is there to the latest one, and back.
-        upgrade = ~r/Store.Postgres.Migrations.up\(version: 3\).*down\(version: #{version + 1}\)/s
+        upgrade = ~r/Store.Postgres.Migrations.up\(version: 4\).*down\(version: #{version + 1}\)/s
 
         if version < 3,
           do: assert(text =~ upgrade),

@@ -230,7 +230,18 @@ defmodule AshAgent.Runtime do
   alias AshAgent.{Context, LLM}
   alias AshAgent.Options, as: Check
 
-  alias AshAgent.Runtime.{Authority, Bounds, DefaultLogger, Error, Events, Loop, Options, Paused}
+  alias AshAgent.Runtime.{
+    Authority,
+    Bounds,
+    DefaultLogger,
+    Error,
+    Events,
+    Late,
+    Loop,
+    Options,
+    Paused
+  }
+
   alias AshAgent.Runtime.{Result, Run, Shape, Tool, ToolExecutor, TypedAnswer, Underway}
   alias AshAgent.Trace.Caller
 
@@ -285,12 +296,14 @@ defmodule AshAgent.Runtime do
     context = place_arrivals(context)
     opening = Run.open(context)
     events = Events.new(opts, %{context_id: opening.id}, within[:watch])
+    wake = within[:wake] || Late.find_wake(context, opening, opts, within)
 
     Caller.within(opening.id, fn ->
       reply =
-        with nil <- find_missing(context, opening, opts),
-             {:ok, opts} <- Authority.complete(opts, context) do
-          execute(context, opening, events, opts, within)
+        with nil <- find_missing(context, opening, opts, wake),
+             opts = Late.put_output(opts, context, wake && wake.iteration),
+             {:ok, opts} <- Authority.complete(opts, context, wake && wake.iteration) do
+          execute(context, opening, events, opts, Map.put(within, :wake, wake && wake.iteration))
         else
           option -> {:error, %Error{reason: {:missing_option, option}, context: context}}
         end
@@ -320,7 +333,10 @@ defmodule AshAgent.Runtime do
     end)
   end
 
-  defp find_missing(context, opening, opts) do
+  defp find_missing(context, _opening, opts, %{} = call),
+    do: Late.find_missing(context, call, opts)
+
+  defp find_missing(context, opening, opts, nil) do
     cond do
       opening.pending != [] and undecided?(context, opts[:kept], opts[:approval]) -> :approval
       opts[:output] == nil and TypedAnswer.expected?(context, opening) -> :output

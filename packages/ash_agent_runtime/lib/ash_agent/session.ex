@@ -347,8 +347,8 @@ defmodule AshAgent.Session do
   end
 
   @doc """
-  Returns the session's status: `:idle`, `:running`, `:parked` (see "Stores" and `:max_resumes`), or `{:paused, calls}` with the undecided
-  calls of `AshAgent.Context.Calls.undecided_tool_calls/1`, which have the arguments that they would run with.
+  Returns the session's status: `:idle`, `:running`, `:parked` (see "Stores" and `:max_resumes`), `:waiting` if its turn goes on when late
+  results have come or somebody writes, or `{:paused, calls}` with the undecided calls of `AshAgent.Context.Calls.undecided_tool_calls/1`, which have the arguments that they would run with.
 
   With `{:paused, []}`, everything is decided and `resume/2` continues.
 
@@ -359,7 +359,7 @@ defmodule AshAgent.Session do
       :idle
   """
   @doc since: "0.1.0"
-  @spec status(session()) :: :idle | :running | :parked | {:paused, [map()]}
+  @spec status(session()) :: :idle | :running | :parked | :waiting | {:paused, [map()]}
   def status(session) when is_server(session), do: call(session, :status, :status)
 
   @doc """
@@ -422,7 +422,7 @@ defmodule AshAgent.Session do
 
   @doc """
   Answers a call of a tool that asks, see `AshAgent.Runtime.AskUser`, and returns `:ok` when the answer is stored as the call's result.
-  `resume/2` goes on with it.
+  `resume/2` goes on with it. A question that was asked with `late: true` goes on by itself, also while something runs.
 
   Returns the errors of `approve/3`, and `{:error, %AshAgent.Context.Error{}}` for a call that is no question, and for an answer that is not
   among the choices or does not fit the form, see `AshAgent.Context.Calls.answer_tool_call/4`.
@@ -627,6 +627,24 @@ defmodule AshAgent.Session do
   @doc since: "0.1.0"
   @spec pause(session()) :: :ok
   def pause(session) when is_server(session), do: call(session, :pause, :pause)
+
+  @doc """
+  Looks for late results in the store, and returns `:ok`. An idle session goes on with them, see `:max_wakes`; a turn that runs reads those of its
+  own at its next step.
+
+  `AshAgent.Sessions.arrive/5` does this. Call it after `AshAgent.Store.arrive/5` if you start sessions yourself; without it, a session
+  that is idle looks after each third of its `:lease`.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{}} end)
+      iex> AshAgent.Session.take_arrivals(session)
+      :ok
+  """
+  @doc since: "0.1.0"
+  @spec take_arrivals(session()) :: :ok
+  def take_arrivals(session) when is_server(session),
+    do: call(session, :take_arrivals, :take_arrivals)
 
   @doc """
   Switches to another model from the next prompt on, with the same history. Returns `:ok`.

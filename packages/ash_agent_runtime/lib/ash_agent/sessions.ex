@@ -42,7 +42,7 @@ defmodule AshAgent.Sessions do
   use Supervisor
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
-  alias AshAgent.Sessions.{Error, Node, Overview, Router}
+  alias AshAgent.Sessions.{Arrivals, Error, Node, Overview, Router}
 
   @own Options.schema([
          {:name, :atom, [required: true], "the name of the supervisor, the same on all nodes."},
@@ -56,7 +56,7 @@ defmodule AshAgent.Sessions do
          {:idle, :milliseconds, [default: 300_000],
           "the time after which a session leaves memory if it neither runs nor has subscribers."},
          {:recover, :milliseconds,
-          "how often to look for conversations with expired claims, on average. `:infinity` leaves that to other nodes. " <>
+          "how often to look for conversations with expired claims and late results, on average. `:infinity` leaves that to other nodes. " <>
             "Defaults to a third of `:lease`."},
          {:batch, {:custom, &Store.Options.limit?/1},
           [type_doc: "an integer from 1 to 10,000", default: 100],
@@ -346,6 +346,82 @@ defmodule AshAgent.Sessions do
       when is_server(sessions) and is_binary(id) and is_binary(call_id) and
              (is_binary(answer) or is_map(answer)),
       do: request(sessions, id, :find, :answer, [call_id, answer], opts)
+
+  ## Late results
+
+  @doc """
+  Stores the late result of a call, and tells the session of its conversation, which is started if nobody has claimed it. From any node.
+
+  Takes what `AshAgent.Store.arrive/5` takes and returns what that returns, as soon as the result is stored. From then on it is not lost: if
+  the session cannot be reached, the next look for late results (`:recover`) finds it.
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Sessions, Store}
+      iex> {:ok, store} = Store.SQLite.open(":memory:")
+      iex> {:ok, _} = Sessions.start_link(name: Example.Arrivals, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> context = Context.new("Build it", id: "c1") |> Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      iex> context = Context.add_tool_results(context, [{"a", {:waiting, %{handle: "build 7"}}}])
+      iex> {:ok, _} = Store.create(store, Context.add_assistant_message(context, "I started it."))
+      iex> Sessions.arrive(Example.Arrivals, "c1", "build 7", {:ok, "green"}, from: "ci")
+      {:ok, :kept}
+      iex> Sessions.arrive(Example.Arrivals, "c1", "build 7", {:ok, "red"})
+      {:error, :answered}
+  """
+  @doc since: "0.1.0"
+  @spec arrive(sessions(), id(), String.t(), Store.outcome(), keyword()) ::
+          {:ok, :kept | :again}
+          | {:error, Store.late_refusal() | Store.Error.t() | Context.Error.t()}
+  def arrive(sessions, id, key, outcome, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_binary(key) do
+    opts = Store.Options.validate!(opts, :arrive)
+
+    with {:ok, stored} <- Store.arrive(Node.config!(sessions).store, id, key, outcome, opts) do
+      Arrivals.tell_later(sessions, id)
+      {:ok, stored}
+    end
+  end
+
+  @doc """
+  Calls off a call that waits. What arrives for it from then on is refused as `:cancelled`.
+
+  Returns what `arrive/5` returns; `{:error, :answered}` means that its result came first. `opts` are `:reason`, which the model reads, and `:by`,
+  who calls it off.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.CallingOff, store: store, llm: fn _ -> {:ok, %{}} end)
+      iex> AshAgent.Sessions.cancel_call(Example.CallingOff, "c1", "build 7")
+      {:error, :not_found}
+  """
+  @doc since: "0.1.0"
+  @spec cancel_call(sessions(), id(), String.t(), keyword()) ::
+          {:ok, :kept | :again}
+          | {:error, Store.late_refusal() | Store.Error.t() | Context.Error.t()}
+  def cancel_call(sessions, id, key, opts \\ []) do
+    opts = Options.validate!(opts, reason: [type: :any], by: [type: :any])
+    reason = Keyword.get(opts, :reason, "cancelled by the user")
+    arrive(sessions, id, key, {:cancelled, reason}, from: opts[:by])
+  end
+
+  @doc """
+  Returns the calls that wait for a late result, over all conversations and nodes: `{:ok, %{calls: calls, next: cursor}}`.
+
+  Takes the name of sessions or a store, and the options of `AshAgent.Store.waiting_calls/2`, which says what a call is. `for:` are those that
+  wait for a person or a tag.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> AshAgent.Sessions.waiting(store, for: "ann")
+      {:ok, %{calls: [], next: nil}}
+  """
+  @doc since: "0.1.0"
+  @spec waiting(sessions() | Store.t(), keyword()) ::
+          {:ok, %{calls: [map()], next: tuple() | nil}} | {:error, Store.Error.t()}
+  def waiting(sessions_or_store, opts \\ []),
+    do: Store.waiting_calls(find_store(sessions_or_store), opts)
 
   @doc """
   Returns the status of a session, see `AshAgent.Session.status/1`.

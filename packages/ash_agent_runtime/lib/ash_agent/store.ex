@@ -51,6 +51,17 @@ defmodule AshAgent.Store do
   with `waiting/2`, and names them as `:taken` in the `append/4` that adds them to the conversation, so each is taken
   once.
 
+  ## Late results
+
+  A call may wait for a result that comes hours later, see the guide [A tool answers in an
+  hour](https://hexdocs.pm/ash_agent_context/late.html). Each write keeps the calls of the conversation that wait and have a handle as rows, which
+  `waiting_calls/2` lists over all conversations. The handle is the *arrival key*: whoever has the result gives it to `arrive/5`, on any node and
+  without a claim. The first result of a key is the only one. The owner reads the results with `arrivals/2`, takes them into the conversation with
+  `AshAgent.Context.Calls.arrive/4`, and the `append/4` that stores it marks them as taken.
+
+      key = AshAgent.Store.arrival_key(AshAgent.Store.call_key(context, "call_1"), 1)
+      {:ok, :kept} = AshAgent.Store.arrive(store, "c1", key, {:ok, "green"}, from: "ci")
+
   ## Trust
 
   Stores trust their contents, since the application wrote them: approvals and structs are loaded as they were, see
@@ -91,6 +102,12 @@ defmodule AshAgent.Store do
   """
   @type call_state :: :ok | :error | :halt | :unknown | :denied | :cancelled | :interrupted
 
+  @typedoc "The result of a call that waits, see `arrive/5`."
+  @type outcome :: {:ok | :error | :unknown | :cancelled, term()}
+
+  @typedoc "Why a late result was not stored, see `arrive/5`."
+  @type late_refusal :: :answered | :cancelled | :late | :rewound | :unknown | :not_found
+
   @typedoc """
   An attempt to run a call.
 
@@ -113,7 +130,8 @@ defmodule AshAgent.Store do
           calls: non_neg_integer(),
           prompts: non_neg_integer(),
           writes: non_neg_integer(),
-          blobs: non_neg_integer()
+          blobs: non_neg_integer(),
+          arrivals: non_neg_integer()
         }
 
   @typedoc """
@@ -691,6 +709,159 @@ defmodule AshAgent.Store do
   @doc since: "0.1.0"
   @spec waiting(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
   def waiting(store, id) when is_binary(id), do: call_known(store, :waiting, id, [], {:ok, []})
+
+  @doc """
+  Returns the key under which the late result of an attempt arrives: a text that can stand in an address. `key` is the one that `call_key/3` returned.
+
+  ## Examples
+
+      iex> AshAgent.Store.arrival_key("k", 1)
+      "k.1"
+  """
+  @doc since: "0.1.0"
+  @spec arrival_key(String.t(), pos_integer()) :: String.t()
+  def arrival_key(key, attempt) when is_binary(key) and is_integer(attempt) and attempt > 0,
+    do: CallKey.arrival(key, attempt)
+
+  @doc """
+  Stores the late result of a call, from any process and without a claim. Returns `{:ok, :kept}` when it is stored.
+
+  `key` names the start of the call: the handle of a call that waits, or the `arrival_key/2` of an attempt that the journal has as started, also
+  before the conversation says that it waits. `outcome` is `{:ok, term}`, `{:error, reason}`, `{:unknown, reason}`, or to call it off `{:cancelled, reason}`.
+
+  The first result of a key is the only one. The same one again is `{:ok, :again}`. Otherwise the error says what became of the call:
+
+    * `:answered` - it has another result
+    * `:cancelled` - it was called off, denied or interrupted
+    * `:late` - its deadline has passed, and was stored as its result
+    * `:rewound` - the conversation was rewound to before it
+    * `:unknown` - no call of this key was started here
+    * `:not_found` - the conversation does not exist
+
+  A store of your own supports late results with functions `arrive/5`, `arrivals/2`, `waiting_calls/2`, `expire_waiting/2` and `arrived/2`.
+
+  ## Options
+
+  #{Options.docs(:arrive)}
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Store}
+      iex> {:ok, store} = Store.SQLite.open(":memory:")
+      iex> context = Context.new("Build it", id: "c1") |> Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      iex> {:ok, _} = Store.create(store, Context.add_tool_results(context, [{"a", {:waiting, %{handle: "build 7"}}}]))
+      iex> Store.arrive(store, "c1", "build 7", {:ok, "green"}, from: "ci")
+      {:ok, :kept}
+      iex> {Store.arrive(store, "c1", "build 7", {:ok, "green"}), Store.arrive(store, "c1", "build 7", {:ok, "red"})}
+      {{:ok, :again}, {:error, :answered}}
+  """
+  @doc since: "0.1.0"
+  @spec arrive(t(), id(), key :: String.t(), outcome(), keyword()) ::
+          {:ok, :kept | :again}
+          | {:error, late_refusal() | Error.t() | Context.Error.t()}
+  def arrive(store, id, key, outcome, opts \\ []) when is_binary(id) and is_binary(key) do
+    opts = Options.validate!(opts, :arrive)
+    check_outcome!(outcome)
+
+    if Options.id?(key),
+      do: call_known(store, :arrive, id, [key, outcome, opts]),
+      else: {:error, :unknown}
+  rescue
+    error in Context.Error -> {:error, error}
+  end
+
+  defp check_outcome!({kind, _term}) when kind in [:ok, :error, :unknown, :cancelled], do: :ok
+
+  defp check_outcome!(other) do
+    AshAgent.Caller.refuse!(
+      "expected an outcome {:ok, term}, {:error, reason}, {:unknown, reason} or {:cancelled, reason}, got: #{AshAgent.Options.kind(other)}"
+    )
+  end
+
+  @doc """
+  Returns the late results of a conversation that no write has taken, oldest first: `{:ok, [%{key:, outcome:, at:, from:}]}`.
+
+  A passed deadline is the outcome `{:error, :deadline}`, from `"deadline"`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> AshAgent.Store.arrivals(store, "c1")
+      {:ok, []}
+  """
+  @doc since: "0.1.0"
+  @spec arrivals(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
+  def arrivals(store, id) when is_binary(id), do: call_known(store, :arrivals, id, [], {:ok, []})
+
+  @doc """
+  Returns calls that wait for a result, over all conversations, those first that have waited longest: `{:ok, %{calls: calls, next: cursor}}`.
+
+  Each is `%{id:, key:, for:, since:, deadline:, call: %{id:, name:, arguments:, iteration:}}`, with what the current masks of its conversation
+  leave of the arguments. Calls whose result has arrived are not among them, nor those without a handle, of forks and of branches. Pass `next` as the option
+  `:after` to get the next page. Looks at all partitions unless `:id` is given.
+
+  ## Options
+
+  #{Options.docs(:waiting_calls)}
+
+  ## Examples
+
+      iex> alias AshAgent.{Context, Store}
+      iex> {:ok, store} = Store.SQLite.open(":memory:")
+      iex> context = Context.new("Build it", id: "c1") |> Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      iex> {:ok, _} = Store.create(store, Context.add_tool_results(context, [{"a", {:waiting, %{for: "ci", handle: "build 7"}}}]))
+      iex> {:ok, %{calls: [waiting], next: nil}} = Store.waiting_calls(store, for: "ci")
+      iex> {waiting.id, waiting.key, waiting.call.name}
+      {"c1", "build 7", :build}
+  """
+  @doc since: "0.1.0"
+  @spec waiting_calls(t(), keyword()) ::
+          {:ok, %{calls: [map()], next: tuple() | nil}} | {:error, Error.t()}
+  def waiting_calls(store, opts \\ []),
+    do: Named.call(store, :waiting_calls, [Options.validate!(opts, :waiting_calls)])
+
+  @doc """
+  Stores deadlines that have passed as the results of their calls, by the store's clock, and returns `{:ok, [%{id:, key:}]}`.
+
+  Several processes may call it at once. Looks at all partitions.
+
+  ## Options
+
+  #{Options.docs(:expire_waiting)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> AshAgent.Store.expire_waiting(store)
+      {:ok, []}
+  """
+  @doc since: "0.1.0"
+  @spec expire_waiting(t(), keyword()) ::
+          {:ok, [%{id: id(), key: String.t()}]} | {:error, Error.t()}
+  def expire_waiting(store, opts \\ []),
+    do: Named.call(store, :expire_waiting, [Options.validate!(opts, :expire_waiting)])
+
+  @doc """
+  Returns conversations that are `:idle` or `:waiting` and that nobody owns, with late results that no write has taken, those first whose result has
+  waited longest: `{:ok, %{ids: ids, next: cursor}}`. Looks at all partitions.
+
+  A conversation may be on several pages. Pass `next` as the option `:after` to get the next page.
+
+  ## Options
+
+  #{Options.docs(:arrived)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> AshAgent.Store.arrived(store)
+      {:ok, %{ids: [], next: nil}}
+  """
+  @doc since: "0.1.0"
+  @spec arrived(t(), keyword()) ::
+          {:ok, %{ids: [id()], next: tuple() | nil}} | {:error, Error.t()}
+  def arrived(store, opts \\ []),
+    do: Named.call(store, :arrived, [Options.validate!(opts, :arrived)])
 
   # No database has a conversation of another id.
   defp call_known(store, function, id, more, otherwise \\ {:error, :not_found}),

@@ -29,6 +29,7 @@ defmodule AshAgent.TestSupport.StoreWork do
     {:ok, kept, ["k"]} = Store.start(store, kept, [%{key: "k"}])
     context = Context.add_tool_results(context, [{"a", {:ok, 1}}])
     {:ok, kept} = Store.append(store, kept, context, finished: [%{key: "k", state: :ok}])
+    {:ok, kept} = do_late(store, kept)
     {:ok, kept} = Store.append(store, kept, Context.rewind(kept.value, to: 1))
     {:ok, [_]} = Store.calls(store, "c", keys: ["k"], state: :ok)
     {:ok, [_ | _]} = Store.history(store, "c")
@@ -38,6 +39,19 @@ defmodule AshAgent.TestSupport.StoreWork do
     {:ok, _} = Store.search(store, "x", id: "c")
     {:error, :not_found} = Store.append(store, %{kept | id: "none"}, kept.value)
     :ok = Store.delete(store, "c")
+  end
+
+  defp do_late(store, kept) do
+    context = Context.add_assistant_message(kept.value, "x", [%{id: "b", name: :build}])
+    {:ok, kept} = Store.append(store, kept, context)
+    {:ok, kept, ["l"]} = Store.start(store, kept, [%{key: "l"}])
+    context = Context.add_tool_results(context, [{"b", {:waiting, %{handle: "l.1"}}}])
+    {:ok, kept} = Store.append(store, kept, context)
+    {:ok, %{calls: [_]}} = Store.waiting_calls(store, id: "c")
+    {:ok, :kept} = Store.arrive(store, "c", "l.1", {:ok, 1})
+    {:ok, [_]} = Store.arrivals(store, "c")
+    {:ok, context} = Context.Calls.arrive(context, {:handle, "l.1"}, {:ok, 1})
+    Store.append(store, kept, context)
   end
 
   @doc "Those that are about many conversations, or that move one."
@@ -67,6 +81,13 @@ defmodule AshAgent.TestSupport.StoreWork do
     end
 
     {:ok, _} = Store.list(store, parent_id: "other 1")
+
+    for one <- [[], [for: "x"], [deadline_before: time]],
+        last <- [[], [after: {time, "x", "y"}]],
+        do: {:ok, _} = Store.waiting_calls(store, one ++ last)
+
+    {:ok, _} = Store.expire_waiting(store)
+    for last <- [[], [after: {time, "x", "y"}]], do: {:ok, _} = Store.arrived(store, last)
     {:ok, %{conversations: [_, _, _, _]}} = Store.list(store, metadata: mark)
     {:ok, %{results: [_, _, _, _]}} = Store.search(store, "word")
     {:ok, _} = Store.dump(store, "other 1")

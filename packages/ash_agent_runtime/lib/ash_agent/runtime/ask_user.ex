@@ -21,11 +21,18 @@ defmodule AshAgent.Runtime.AskUser do
   Answer with `AshAgent.Session.answer/4`, `AshAgent.Sessions.answer/5` or `AshAgent.Context.Calls.answer_tool_call/4`. Whoever does not want to answer
   denies the call, with or without a reason. A question cannot be approved, and no other call can be answered. Rules and the hooks
   `:before_tool` may refuse a question. A sub-agent cannot ask: the model reads that it has to say what is missing.
+
+  ## Going on without the answer
+
+  With `late: true`, a question does not pause the run: the call waits, as that of a tool that answers late, and the model goes on, waits with
+  `wait_for`, or ends. `for:` says whom it is for, and `AshAgent.Sessions.waiting/2` lists it. `AshAgent.Session.answer/4` delivers the answer, which has to be right
+  as any other, and begins a turn if nothing runs. Hooks after tools see it. Such a question needs a store, and cannot be denied: `AshAgent.Sessions.cancel_call/4`
+  calls it off.
   """
 
   use AshAgent.Arguments
 
-  alias AshAgent.Options
+  alias AshAgent.{Context, Options}
   alias AshAgent.Response.Schema
   alias AshAgent.Runtime.Tool
 
@@ -37,7 +44,10 @@ defmodule AshAgent.Runtime.AskUser do
             {:choices, {:list, :string}, [default: []],
              "the answers to choose from. Without them the model may give choices with its question."},
             {:form, {:or, [:map, nil]}, [type_doc: "a JSON schema"],
-             "the schema of an object. The answer is a map that fits it, and a page shows its properties as fields."}
+             "the schema of an object. The answer is a map that fits it, and a page shows its properties as fields."},
+            {:late, {:or, [:boolean, :pos_integer]}, [default: false],
+             "whether the run goes on without the answer, see above, or the milliseconds that it waits at most. `true` is a day."},
+            {:for, :any, "whom a late question is for, a person or a tag. Defaults to `nil`."}
           ])
 
   @description "Asks the person a question and returns the answer. Use it when you cannot go on without something that only the person knows."
@@ -86,10 +96,30 @@ defmodule AshAgent.Runtime.AskUser do
         "additionalProperties" => false
       },
       # A section of a DSL can hold no other function.
-      run: &__MODULE__.ask_nobody/2,
+      run: if(opts[:late], do: &__MODULE__.ask_later/2, else: &__MODULE__.ask_nobody/2),
+      late: Tool.late!(opts[:late], opts[:name]),
+      for: opts[:for],
       asks?: true,
       shown: shown
     }
+  end
+
+  @doc false
+  def ask_later(_arguments, _tool_context), do: {:later, []}
+
+  @doc false
+  # Returns `{:ok, value}` with an answer to a call as the conversation keeps it, or raises the errors of an answer.
+  def check_answer(tool, call, answer, opts) do
+    {:ok, arguments} = Tool.arguments(call.arguments)
+    call = %{id: call.id, name: call.name, arguments: arguments}
+    shown = if tool, do: Map.merge(arguments, tool.shown)
+
+    context = "?" |> Context.new() |> Context.add_assistant_message(nil, [call])
+    ask = &Context.Calls.ask_about_tool_call(&1, call.id, shown, question: true)
+    context = if tool, do: ask.(context), else: context
+    context = Context.Calls.answer_tool_call(context, call.id, answer, opts)
+    [%{result: result}] = Context.get_iteration(context, 1).tool_calls
+    result
   end
 
   @doc false

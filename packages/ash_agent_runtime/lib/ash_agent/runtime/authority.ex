@@ -12,7 +12,7 @@ defmodule AshAgent.Runtime.Authority do
   # Here it is an option of a run: `[]` for the session's own, `[runtime_context: map]`, or `gone/0`.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Loop, Run, Sealed, ToolExecutor}
+  alias AshAgent.Runtime.{Late, Loop, Run, Sealed, ToolExecutor}
 
   @key "runtime_context"
   @gone [runtime_context: :gone]
@@ -41,11 +41,11 @@ defmodule AshAgent.Runtime.Authority do
 
   def same?(_one, _other), do: false
 
+  # One without a key has the same rights as one with nobody under it.
   defp name_people(known) do
-    Map.new(known, fn
-      {key, who} when key in [:actor, :tenant] -> {key, name(who)}
-      other -> other
-    end)
+    for {key, who} when who != nil <- known, into: %{} do
+      {key, if(key in [:actor, :tenant], do: name(who), else: who)}
+    end
   end
 
   @doc "The options of a job, with one that is given again in place of one that is gone."
@@ -55,10 +55,10 @@ defmodule AshAgent.Runtime.Authority do
   Returns the options of a run that is in no session, with the runtime context of whoever asked if none is given, or
   `:runtime_context` if that is gone.
   """
-  def complete(opts, context) do
+  def complete(opts, context, wake \\ nil) do
     with nil <- opts[:runtime_context],
-         true <- Loop.acts?(context, opts) and read(context) == @gone,
-         look = &recover(@gone, context, &1, opts),
+         true <- (wake != nil or Loop.acts?(context, opts)) and read(context, %{}, wake) == @gone,
+         look = &recover(@gone, context, &1, opts, wake),
          @gone <- ToolExecutor.with_supervisor(opts[:supervisor], look) do
       :runtime_context
     else
@@ -69,13 +69,13 @@ defmodule AshAgent.Runtime.Authority do
 
   @doc """
   Asks the application's `:restore_context` for one that is gone, with the metadata of the message that asked for the turn of
-  this context. It stays gone if there is no such function, no such message, or no answer.
+  this context, or for that of an iteration. It stays gone if there is no such function, no such message, or no answer.
   """
-  def recover(authority, context, supervisor, opts)
+  def recover(authority, context, supervisor, opts, number \\ nil)
 
-  def recover(@gone, context, supervisor, opts) do
+  def recover(@gone, context, supervisor, opts, number) do
     with restore when is_function(restore, 1) <- opts[:restore_context],
-         %{} = message <- find_asked(context),
+         %{} = message <- find_asked(context, number),
          ask = fn -> restore.(message[:metadata] || %{}) end,
          {:ok, {:ok, %{} = found}} when not is_struct(found) <-
            Sealed.run_task(supervisor, ask, @patience) do
@@ -85,7 +85,7 @@ defmodule AshAgent.Runtime.Authority do
     end
   end
 
-  def recover(known, _context, _supervisor, _opts), do: known
+  def recover(known, _context, _supervisor, _opts, _number), do: known
 
   ## In the log
 
@@ -93,8 +93,8 @@ defmodule AshAgent.Runtime.Authority do
   Reads it from the log of a conversation whose turn nobody here has asked for: the session's own, or gone. `own` is the session's
   runtime context.
   """
-  def read(context, own \\ %{}) do
-    case notes_of_turn(context) do
+  def read(context, own \\ %{}, number \\ nil) do
+    case notes_of_turn(context, number) do
       [] ->
         []
 
@@ -107,8 +107,41 @@ defmodule AshAgent.Runtime.Authority do
     end
   end
 
+  @doc """
+  Returns who asked for the turn of an iteration, to be compared with others: `:own` if that was nobody but the session, and otherwise
+  a digest, or the turn itself if nobody knows.
+  """
+  def asker(context, number) do
+    case notes_of_turn(context, number) do
+      [] ->
+        :own
+
+      notes ->
+        as =
+          for %{"given" => given, "as" => as} when given in ["prompt", "session"] <- notes, do: as
+
+        List.first(as) || {:turn, Late.turn_start(context, number)}
+    end
+  end
+
+  @doc "Notes that the current iteration goes on with the turn of an earlier one, and with its rights."
+  def copy(context, from) do
+    beside =
+      if notes(context, context.current_iteration) != [], do: [%{"given" => "none"}], else: []
+
+    case beside ++ notes_of_turn(context, from) do
+      [] -> context
+      notes -> note(context, notes)
+    end
+  end
+
   @doc "Notes whether a prompt, whose message has just been added, came with one, or else which session's own it has."
   def note_prompt(context, authority, own \\ %{})
+
+  def note_prompt(context, [runtime_context: %{} = given], _own) do
+    note_last(context, %{"given" => "prompt", "as" => digest({context[:id], name_people(given)})})
+  end
+
   def note_prompt(context, [_ | _], _own), do: note_last(context, %{"given" => "prompt"})
 
   # Notes on an earlier prompt, whose message has no answer and is beside this one, do not apply to it.
@@ -122,11 +155,11 @@ defmodule AshAgent.Runtime.Authority do
   end
 
   @doc "Notes that a run in no session was given one: for a new message, or to go on with a turn."
-  def note_run(context, last) do
+  def note_run(context, last, given) do
     new? = last != nil and List.last(Run.said(context, context.current_iteration)) == last
 
     if new? and notes_of_turn(context) == [],
-      do: note_prompt(context, @gone),
+      do: note_prompt(context, runtime_context: given),
       else: note_resume(context, nil)
   end
 
@@ -161,7 +194,11 @@ defmodule AshAgent.Runtime.Authority do
 
     handle? = &(is_pid(&1) or is_reference(&1) or is_port(&1) or is_function(&1))
     known = if people == %{}, do: Map.reject(own, fn {_key, value} -> handle?.(value) end)
-    bytes = :erlang.term_to_binary(known || people, [:deterministic])
+    digest(known || people)
+  end
+
+  defp digest(term) do
+    bytes = :erlang.term_to_binary(term, [:deterministic])
     "sha256:" <> Base.encode16(:crypto.hash(:sha256, bytes), case: :lower)
   end
 
@@ -172,9 +209,10 @@ defmodule AshAgent.Runtime.Authority do
   defp note(%{current_iteration: number} = context, new),
     do: Context.put_iteration_metadata(context, number, @key, notes(context, number) ++ new)
 
+  @doc "Returns the message that asked for the turn of an iteration, the current one by default, or `nil`."
   # Whoever asked gave the last one. A message beside theirs that has no note may be of somebody else.
-  defp find_asked(context) do
-    notes = context |> notes_of_turn() |> Enum.reverse()
+  def find_asked(context, number \\ nil) do
+    notes = context |> notes_of_turn(number) |> Enum.reverse()
     noted = for %{"message" => place} <- notes, do: place
 
     with %{"message" => [number, index]} when is_integer(number) and index >= 0 <-
@@ -185,13 +223,24 @@ defmodule AshAgent.Runtime.Authority do
   end
 
   # The valid notes, of the last iteration of the turn that has any.
-  defp notes_of_turn(context) do
-    Enum.find_value(context.current_iteration..Context.turn_start(context)//-1, [], fn number ->
+  defp notes_of_turn(context, number \\ nil) do
+    number = number || context.current_iteration
+
+    Enum.find_value(number..first(context, number)//-1, [], fn number ->
       notes = context |> notes(number) |> Enum.reverse()
       held = Enum.take_while(notes, &(not match?(%{"given" => "none"}, &1)))
       if held != [], do: Enum.reverse(held)
     end)
   end
+
+  # Only a conversation with late results has turns that nobody's message began.
+  defp first(%{current_iteration: number} = context, number) do
+    if Context.Calls.late_calls(context) == [],
+      do: Context.turn_start(context),
+      else: max(Late.turn_start(context, number), Context.turn_start(context))
+  end
+
+  defp first(context, number), do: Late.turn_start(context, number)
 
   defp notes(context, number) do
     case Context.get_iteration(context, number) do

@@ -23,7 +23,7 @@ defmodule AshAgent.Runtime.DefaultLogger do
   @names [
     run: [[:run, :stop]],
     llm: [[:llm, :stop], [:llm, :exception], [:llm, :retry], [:llm, :waiting]],
-    tool: [[:tool, :stop], [:tool, :exception]]
+    tool: [[:tool, :stop], [:tool, :arrival], [:tool, :exception]]
   ]
 
   @doc false
@@ -105,6 +105,7 @@ defmodule AshAgent.Runtime.DefaultLogger do
   defp list([:tool, :stop]),
     do: @call ++ [:status, ms: :duration, bytes: :result_bytes]
 
+  defp list([:tool, :arrival]), do: @call ++ [:status]
   defp list([:tool, :exception]), do: @call ++ [{:ms, :duration} | @failure]
 
   defp show(key, duration) when key in [:duration, :time_to_first_token] and duration != nil,

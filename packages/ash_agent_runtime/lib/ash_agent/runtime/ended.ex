@@ -8,7 +8,7 @@ defmodule AshAgent.Runtime.Ended do
   alias AshAgent.LLM
   alias AshAgent.Runtime.Error
 
-  @outcomes ~w(answered length refused filtered halted budget max_iterations timeout failed cancelled)a
+  @outcomes ~w(answered length refused filtered halted budget max_iterations timeout failed cancelled waiting)a
 
   # Their messages have no words but ours, with the limits of the application.
   @ours ~w(max_iterations_exceeded max_calls_exceeded max_total_tokens_exceeded max_cost_exceeded unknown_cost no_price)a ++
@@ -37,6 +37,7 @@ defmodule AshAgent.Runtime.Ended do
   end
 
   def note({:halted, _term}, _finish), do: put(:halted, %{})
+  def note(:waiting, _finish), do: put(:waiting, %{})
   def note(_answered, finish), do: put(finished(finish), %{})
 
   defp put(outcome, more),

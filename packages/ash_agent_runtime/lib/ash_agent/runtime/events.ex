@@ -32,6 +32,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id`; `repairs` if there were any |
   | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
+  | `[:ash_agent, :runtime, :tool, :arrival]` | `system_time` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :exception]` | `duration` | `tool`, `tool_call_id`, `kind`, `reason`, `stacktrace` |
   | `[:ash_agent, :runtime, :run, :stop]` | `duration` | `status`; `kind`, `reason` and `failure` of an error; for the function alone `context`, `sub_agents`, `first_iteration`, `depth`, `dropped` |
 
@@ -40,7 +41,8 @@ defmodule AshAgent.Runtime.Events do
 
   A delta is the content of one piece of a stream, and its `bytes` are those of text, thinking and arguments. Answers that
   are not streamed have no deltas and no `time_to_first_token`. `cost` is in 10^-12 US dollars, and only known with `:prices`. `finish_reason` is a
-  `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error` or `:halt`. `decision` is `:approved`, `:denied`,
+  `t:AshAgent.Response.finish_reason/0`. `status` is `:ok`, `:error`, `:halt`, or `:waiting` if the result
+  comes later: then an arrival tells when a run has taken it into the conversation, and its status may also be `:unknown` or `:cancelled`. `decision` is `:approved`, `:denied`,
   `:answered` or `:ask`, and `by` is `:approval`, `:permissions`, `:before_tool`, or `:session` for a decision made through
   `AshAgent.Session`; a call that runs without a decision has no such event. `repairs` is a list of `t:AshAgent.Output.repair/0`: what was
   repaired in the arguments, and where. A pause comes right before the end of its run
@@ -74,7 +76,7 @@ defmodule AshAgent.Runtime.Events do
   A tool of an MCP server (`AshAgent.MCP`) may report its progress, a number that grows, and a total if it knows one. Reports that
   come faster than every 50 milliseconds are dropped.
 
-  The end of a run has the `status` `:answered`, `:halted`, `:paused` or `:error`. `first_iteration` is the number of the
+  The end of a run has the `status` `:answered`, `:halted`, `:waiting`, `:paused` or `:error`. `first_iteration` is the number of the
   iteration that the turn began with, and `depth` is the number of runs around this one, so it is 0 unless the run
   is a sub-agent's. It comes once for each call of `AshAgent.Runtime.run/2` and once for each run of a session, also if that was cancelled or
   drained, lost its conversation, or died. A session tells it when it can act on it: a decision can be made as soon as a pause is told. If

@@ -63,7 +63,7 @@ defmodule AshAgent.Runtime.Gate do
       approved = if changed === shown, do: [ready, call], else: [ready]
 
       cond do
-        tool.recall? -> {:run, ready}
+        tool.recall? or tool.waits? or (tool.asks? and tool.late != nil) -> {:run, ready}
         tool.asks? -> ask(gate, tool, ready)
         true -> approve(gate, ready, approved, env)
       end
@@ -79,7 +79,7 @@ defmodule AshAgent.Runtime.Gate do
 
   defp permit(%{permissions: permissions}, call, env) do
     cond do
-      recall?(call, env) ->
+      own?(call, env) ->
         :ok
 
       Enum.any?(permissions, &Permissions.predicates?/1) ->
@@ -90,9 +90,12 @@ defmodule AshAgent.Runtime.Gate do
     end
   end
 
-  # The model has read this text before, so nobody has to allow it.
-  defp recall?(call, env),
-    do: match?({:ok, %Tool{recall?: true}}, ToolExecutor.find(env.tools, call.name))
+  # The model has read this text before, or waits, so nobody has to allow it.
+  defp own?(call, env) do
+    with {:ok, %Tool{} = tool} <- ToolExecutor.find(env.tools, call.name),
+         do: tool.recall? or tool.waits?,
+         else: (_unknown -> false)
+  end
 
   # All have to let it through: a run within another cannot allow a call that the outer one denies.
   defp permission(permissions, call) do

@@ -5,12 +5,14 @@ defmodule AshAgent.Runtime.Journal do
   # and the results, those together that come together. A write that fails ends the run before its next step.
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Runtime.{Repeat, Underway}
+  alias AshAgent.Runtime.{Late, Repeat, Underway}
   alias AshAgent.Store.Conversation
 
-  # attempts: of the calls that run, by their ids. finished, taken: for the next write.
+  # attempts: of the calls that run, by their ids. finished, taken, waiting, arrived: for the next write.
   @enforce_keys [:store, :kept]
-  defstruct [:store, :kept, attempts: %{}, finished: [], taken: []]
+  defstruct [:store, :kept, attempts: %{}, finished: [], taken: [], waiting: [], arrived: []]
+
+  @lists [:finished, :taken, :waiting, :arrived]
 
   @doc "The journal of a run with these options, whose first write takes these messages, or `nil`. Raises `ArgumentError` for wrong ones."
   def new(opts, id, taken) do
@@ -44,16 +46,22 @@ defmodule AshAgent.Runtime.Journal do
   Returns `{:ok, journal}` or `{:error, {:store_error, reason}}`.
   """
   def write(%__MODULE__{kept: kept} = journal, context, status, note) do
-    if context == kept.value and journal.finished == [] and journal.taken == [] and
+    if context == kept.value and Enum.all?(@lists, &(Map.fetch!(journal, &1) == [])) and
          status in [nil, kept.status] and not match?(%{ended: %{"error" => _}}, note) and
          not is_map_key(note, :spent) do
       {:ok, journal}
     else
       opts = [finished: Enum.reverse(journal.finished), taken: journal.taken, note: note]
-      opts = if status, do: [status: status] ++ opts, else: opts
+      # A store that takes no late results hears nothing of them.
+      late =
+        for name <- [:waiting, :arrived],
+            [_ | _] = list <- [Map.fetch!(journal, name)],
+            do: {name, list}
+
+      opts = if status, do: [status: status] ++ late ++ opts, else: late ++ opts
 
       with {:ok, kept} <- ask(fn -> Store.append(journal.store, kept, context, opts) end),
-           do: {:ok, %{journal | kept: kept, finished: [], taken: []}}
+           do: {:ok, struct!(%{journal | kept: kept}, Map.new(@lists, &{&1, []}))}
     end
   end
 
@@ -84,6 +92,7 @@ defmodule AshAgent.Runtime.Journal do
 
     with {:ok, started} <-
            ask(fn -> Store.calls(journal.store, journal.kept.id, state: :started) end) do
+      journal = take_arrivals(journal, Late.closed_waits(journal.kept.value, context))
       settled = Enum.reject(started, &(&1.key in waiting))
       {:ok, Enum.reduce(settled, journal, &finish_attempt(&2, &1, :unknown))}
     end
@@ -141,6 +150,24 @@ defmodule AshAgent.Runtime.Journal do
     ended = attempt |> Map.take([:key, :attempt]) |> Map.put(:state, state)
     %{journal | finished: [ended | journal.finished]}
   end
+
+  @doc "Forgets a started call whose result comes later: the store reads that from the conversation."
+  def leave(journal, id), do: %{journal | attempts: Map.delete(journal.attempts, id)}
+
+  @doc "Notes that a call waits for others until a time, unless that is `nil`."
+  def wait(journal, _call, nil), do: journal
+
+  def wait(journal, call, deadline),
+    do: %{journal | waiting: [Map.put(call, :deadline, deadline) | journal.waiting]}
+
+  @doc "Returns `{:ok, arrivals}` with the late results in the store that nobody has taken, or an error."
+  def arrivals(%{store: store, kept: kept, arrived: taken}) do
+    with {:ok, arrivals} <- ask(fn -> Store.arrivals(store, kept.id) end),
+         do: {:ok, Enum.reject(arrivals, &(&1.key in taken))}
+  end
+
+  @doc "Notes that late results of these keys are in the conversation."
+  def take_arrivals(journal, keys), do: %{journal | arrived: journal.arrived ++ keys}
 
   @doc "Returns the ids of the pending calls that were started and have not ended, while none runs: `{:ok, ids}` or an error."
   def fetch_unknown(store, id, context) do

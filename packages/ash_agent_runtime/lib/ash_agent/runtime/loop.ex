@@ -4,7 +4,7 @@ defmodule AshAgent.Runtime.Loop do
   # The steps of a run: ask the model, execute its calls, and repeat until there is a reason to stop.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Authority, Bounds, Events, Journal, Model, ModelCall, Output, Run}
+  alias AshAgent.Runtime.{Authority, Bounds, Events, Journal, Late, Model, ModelCall, Output, Run}
   alias AshAgent.Runtime.{ToolCalls, TypedAnswer, Underway}
 
   @doc "Runs until the end, and returns the reply of `AshAgent.Runtime.run/2`."
@@ -13,6 +13,7 @@ defmodule AshAgent.Runtime.Loop do
 
     {:stop, run, reason} =
       with {:ok, run} <- check_price(run),
+           {:ok, run} <- take_first(run),
            {:ok, run} <- run |> note_beginning() |> Run.check(),
            {:ok, run} <- begin_journal(run),
            {:ok, run} <- check_tools(run),
@@ -33,6 +34,14 @@ defmodule AshAgent.Runtime.Loop do
     end
   end
 
+  # Late results that have come are what an answered turn goes on with, if there are any for it.
+  defp take_first(run) do
+    with {:ok, taken} <- Late.take(run, run.wake) do
+      taken = %{taken | wake: nil}
+      {:ok, if(taken.context == run.context, do: taken, else: Run.reopen(taken))}
+    end
+  end
+
   # What the turn needs of whoever goes on with it is in the log before the model is asked.
   defp note_beginning(%{last: last, context: context} = run) do
     asks? = run.output != nil and match?(%{role: :user}, last) and run.pending == []
@@ -44,7 +53,7 @@ defmodule AshAgent.Runtime.Loop do
 
     context =
       if run.given? and not run.answered?,
-        do: Authority.note_run(context, last),
+        do: Authority.note_run(context, last, run.tool_context),
         else: context
 
     if context == run.context, do: run, else: Run.put_context(run, context)
@@ -124,7 +133,8 @@ defmodule AshAgent.Runtime.Loop do
     do: opts[:output] != nil or not Context.outline(context).answered?
 
   defp iterate(run) do
-    with {:ok, run} <- run |> Run.add_messages() |> check_pause(),
+    with {:ok, run} <- Late.take(run),
+         {:ok, run} <- run |> Run.add_messages() |> check_pause(),
          {:ok, run} <- run |> TypedAnswer.begin_attempt() |> Run.check(),
          {:ok, run} <- check_limits(run),
          {:ok, run} <- run_iteration(run, &ask_and_execute/1),

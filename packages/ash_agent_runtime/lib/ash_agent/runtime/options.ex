@@ -70,6 +70,10 @@ defmodule AshAgent.Runtime.Options do
             {:max_attempts, :pos_integer, [default: 3],
              "how often a call may be started when each attempt ends with its machine, see \"Calls that may be repeated\" in " <>
                "`AshAgent.Runtime.Tool`. After that its outcome is unknown, or a person is asked."},
+            {:when_late, {:in, [:go_on, :end, :wait]}, [default: :go_on],
+             "what the turn does when a tool with `:late` returns `{:later, ...}`: `:go_on` asks the model again, which reads that the result " <>
+               "comes later; `:end` ends the turn, and the result begins one of its own; `:wait` goes on with the turn when all results have " <>
+               "come. See `AshAgent.Runtime.Result` for `:waiting`."},
             {:check_arguments, :boolean, [default: true],
              "whether the arguments of calls are checked against the schemas of their tools, and repaired, see `AshAgent.Runtime.Tool`."},
             {:exception_messages, :boolean, [default: false],

@@ -3,7 +3,7 @@ defmodule AshAgent.Runtime.Outcome do
 
   # The outcome of a tool call.
   #
-  #   * `status` - `:ok`, `:error`, or `:halt` when the tool ends the run
+  #   * `status` - `:ok`, `:error`, `:halt` when the tool ends the run, or `:waiting` if the result comes later
   #   * `term` - the result, or the reason of an error
   #   * `error_type` - the kind of an error, such as an exception's module, for those who look
   #   * `raised` - `{kind, reason, stacktrace}` of a function that failed, which the model does not read
@@ -15,5 +15,9 @@ defmodule AshAgent.Runtime.Outcome do
 
   @doc "Returns the result as it is added to a context."
   def result(%__MODULE__{status: :halt, term: term}), do: {:ok, term}
+
+  def result(%__MODULE__{status: :waiting}),
+    do: {:error, "the tool answers later, for which there has to be a run with a store"}
+
   def result(%__MODULE__{status: status, term: term}), do: {status, term}
 end

@@ -2,7 +2,8 @@ defmodule AshAgent.Runtime.Result do
   @moduledoc """
   The result of a run.
 
-    * `status` - `:answered`, or `:halted` by a tool that returned `{:halt, term}`
+    * `status` - `:answered`, `:halted` by a tool that returned `{:halt, term}`, or `:waiting` for results that come later: the turn goes on,
+      or another one begins, when they have come
     * `output` - the text of the answer, `nil` if it has none, or the term of the tool. In a run with the option `:output`, the value of
       that type; the text stays in the conversation
     * `repairs` - in a run with `:output`, what was repaired in the answer, see `t:AshAgent.Output.repair/0`
@@ -22,7 +23,7 @@ defmodule AshAgent.Runtime.Result do
   alias AshAgent.Context
 
   @type t :: %__MODULE__{
-          status: :answered | :halted,
+          status: :answered | :halted | :waiting,
           output: binary() | nil | term(),
           context: Context.t(),
           iterations: non_neg_integer(),

@@ -4,10 +4,23 @@ defmodule AshAgent.Runtime.Run do
   # The state of one run, and the only place that changes its context.
   #
   # Steps take a run and return `{:ok, run}`, or `{:stop, run, reason}` when the run ends, with the reason `{:answered, text}`,
-  # `{:halted, term}`, `{:paused, ids}` or `{:failed, reason}`.
+  # `{:halted, term}`, `{:paused, ids}`, `:waiting` or `{:failed, reason}`.
 
   alias AshAgent.{Context, Deadline, LLM, Response}
-  alias AshAgent.Runtime.{Authority, Bounds, Ended, Error, Events, Gate, Journal, Options, Output}
+
+  alias AshAgent.Runtime.{
+    Authority,
+    Bounds,
+    Ended,
+    Error,
+    Events,
+    Gate,
+    Journal,
+    Late,
+    Options,
+    Output
+  }
+
   alias AshAgent.Runtime.{Paused, Recall, Result, Shape, Spent, Tool, ToolExecutor, TypedAnswer}
   alias AshAgent.Runtime.Underway
 
@@ -29,6 +42,8 @@ defmodule AshAgent.Runtime.Run do
   #   * `watch` - a session's function that gets each context, delta, event and stored conversation
   #   * `view` - the options that shape the context's view, see `AshAgent.Runtime.Shape`
   #   * `prices` - the prices of models, and the limits of their requests
+  #   * `when_late` - what the turn does when the result of a call comes later
+  #   * `wake` - the iteration for whose turn the run takes late results, or `nil`
   #   * `summarize` - the application's function that summarises messages
   #   * `request_notes` - `:whole`, or `:hashes` if only digests of requests are kept
   #   * `next_messages` - returns the messages that came for the running turn
@@ -43,6 +58,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `refused` - the error of the application or the store that takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
   #   * `paused?` - true if somebody has paused the turn, so that it goes no further than to its next step
+  #   * `inbox` - messages that came for the running turn and are not in the context yet
   #   * `ended?` - true if the store has been told how the turn ended
   #   * `noted?` - true if the context has the inputs of requests beside messages
   #   * `model_process` - the model's process, see `AshAgent.Runtime.Model`, or `nil`
@@ -57,18 +73,19 @@ defmodule AshAgent.Runtime.Run do
   #   * `iterations`, `usage`, `cost`, `finish_reason`, `sub_agents` - see `AshAgent.Runtime.Result`
   @options ~w(llm tool_timeout max_concurrency max_attempts exception_messages max_iterations)a ++
              ~w(timeout llm_timeout on_change on_change_bytes on_change_interval summarize)a ++
-             [:request_notes]
+             [:request_notes, :when_late]
   @opening [:last, :pending, :tokens, :answered?]
   @tool_settings ~w(tools tool_context max_concurrency max_attempts exception_messages supervisor deadline events)a
 
   @enforce_keys [:context, :gate, :bounds, :underway, :events, :supervisor]
   @own ~w(model tools tools_raised offered_tools tool_context scope outermost? given? first_iteration)a ++
-         ~w(deadline stream? watch view prices next_messages journal output)a
+         ~w(deadline stream? watch view prices next_messages journal output wake)a
   @state ~w(refused model_process requested_at cost finish_reason)a ++
            [
              fresh?: false,
              noted?: false,
              paused?: false,
+             inbox: [],
              ended?: false,
              earlier: %{},
              call_notes: [],
@@ -89,7 +106,7 @@ defmodule AshAgent.Runtime.Run do
   def new(context, opening, events, opts, supervisor, within) do
     gate = Gate.new(opts, within.permissions)
     bounds = within.bounds || Bounds.new(opts)
-    {given, tools_raised} = load_tools(opts[:tools])
+    {given, tools_raised} = load_tools(opts[:tools], opts, within.depth)
     {tools, output, offered} = opts |> Keyword.put(:tools, given) |> offer(gate)
     opts = if tools != [] or goes_on?(opts, opening, within), do: keep_sent(opts), else: opts
     output = TypedAnswer.count_retries(output, context, opening.last)
@@ -119,8 +136,7 @@ defmodule AshAgent.Runtime.Run do
       underway: within.underway,
       outermost?: within.bounds == nil,
       given?: within[:given?] || false,
-      # The exact number does not matter if it is too far back to continue.
-      first_iteration: max(opening.turn_start, context.current_iteration - opts[:max_iterations]),
+      first_iteration: first_iteration(context, opening, opts[:max_iterations]),
       deadline: Deadline.new(opts[:timeout]),
       stream?: opts[:stream] and LLM.streams?(opts[:llm]),
       watch: within[:watch],
@@ -128,12 +144,35 @@ defmodule AshAgent.Runtime.Run do
       prices: opts[:prices] || [],
       next_messages: within[:steered] || fn -> [] end,
       journal: Journal.new(opts, opening.id, within[:taken] || []),
+      wake: within[:wake],
       events: events,
       cost: if(bounds.prices, do: 0)
     }
 
     run = opening |> Map.take(@opening) |> Map.merge(own)
     struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
+  end
+
+  # The exact number does not matter if it is too far back to continue.
+  defp first_iteration(%{current_iteration: number} = context, %{turn_start: first}, max) do
+    least = max(first, number - max)
+
+    if Context.Calls.late_calls(context) == [],
+      do: least,
+      else: Enum.find(number..least//-1, least, &(Late.woken(context, &1) != nil))
+  end
+
+  @doc "Reads the facts again that a run begins with, after late results got their place."
+  def reopen(%{context: context} = run) do
+    opening = open(context)
+    first = first_iteration(context, opening, run.max_iterations)
+    run = struct!(run, Map.take(opening, @opening))
+
+    %{
+      run
+      | first_iteration: first,
+        output: TypedAnswer.count_retries(run.output, context, opening.last)
+    }
   end
 
   # A single request costs more if it is kept for another one.
@@ -147,7 +186,7 @@ defmodule AshAgent.Runtime.Run do
     tools = opts[:tools]
     tools = if is_function(tools, 0), do: Tool.new(tools.()), else: tools
     tools = Shape.add_tool(tools, opts[:view])
-    tools = Enum.filter(tools, &offer?(gate, &1))
+    tools = tools |> Enum.filter(&offer?(gate, &1)) |> Late.add_tool()
     output = Output.new(opts, tools)
     offered = Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))
     {tools, output, Output.offer(output, offered)}
@@ -156,8 +195,8 @@ defmodule AshAgent.Runtime.Run do
   defp offer?(gate, tool), do: tool.recall? or Gate.offer?(gate, tool.name)
 
   # The tools, and how the function that lists them failed.
-  defp load_tools(function) when is_function(function, 0) do
-    {Tool.new(function.()), nil}
+  defp load_tools(function, opts, depth) when is_function(function, 0) do
+    {Late.check!(Tool.new(function.()), opts, depth), nil}
   catch
     kind, reason ->
       raised = {kind, Exception.normalize(kind, reason, __STACKTRACE__), __STACKTRACE__}
@@ -165,7 +204,7 @@ defmodule AshAgent.Runtime.Run do
       {[], raised}
   end
 
-  defp load_tools(tools), do: {tools, nil}
+  defp load_tools(tools, opts, depth), do: {Late.check!(tools, opts, depth), nil}
 
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do
@@ -176,7 +215,8 @@ defmodule AshAgent.Runtime.Run do
     |> Map.merge(%{
       scope: Map.put(run.scope, :conversation, run.context),
       timeout: run.tool_timeout,
-      keys: Map.new(attempts, fn {id, attempt} -> {id, attempt.key} end)
+      keys: Map.new(attempts, fn {id, attempt} -> {id, attempt.key} end),
+      arrival_keys: Map.new(attempts, fn {id, attempt} -> {id, Late.key(attempt)} end)
     })
   end
 
@@ -219,14 +259,12 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Adds the messages that came for the running turn, between the results of one iteration and the next."
   def add_messages(%__MODULE__{refused: nil} = run) do
-    case run.next_messages.() do
-      [] ->
+    case receive_messages(run) do
+      %{inbox: []} = run ->
         run
 
-      :pause ->
-        %{run | paused?: true}
-
-      messages ->
+      %{inbox: messages} = run ->
+        run = %{run | inbox: []}
         add = &Authority.add_message(&2, &1.input, metadata: &1.metadata)
         context = messages |> Enum.reduce(run.context, add) |> Output.mark_asked(run.output)
 
@@ -237,6 +275,14 @@ defmodule AshAgent.Runtime.Run do
   end
 
   def add_messages(run), do: run
+
+  @doc "Asks for the messages that came for the running turn, which stay in the run's inbox, or for a pause."
+  def receive_messages(run) do
+    case run.next_messages.() do
+      :pause -> %{run | paused?: true}
+      messages -> %{run | inbox: run.inbox ++ messages}
+    end
+  end
 
   @doc "Writes the end of a turn, and the reason for which the run stops, to the store."
   def flush_end(run, reason, note \\ %{}) do
@@ -306,6 +352,7 @@ defmodule AshAgent.Runtime.Run do
     {:ok, %{result | repairs: repairs, output_mode: mode, output_note: note}}
   end
 
+  def reply(run, :waiting), do: {:ok, result(run, :waiting, nil)}
   def reply(run, {:halted, term}), do: {:ok, result(run, :halted, term)}
 
   def reply(run, {:paused, unknown}) do

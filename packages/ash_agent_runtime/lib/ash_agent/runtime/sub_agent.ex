@@ -58,7 +58,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
   alias AshAgent.{Context, Deadline, LLM, Runtime}
   alias AshAgent.Options, as: Check
-  alias AshAgent.Runtime.{Bounds, Error, Events, Options, Outcome, Result, Tool, Underway}
+  alias AshAgent.Runtime.{Bounds, Error, Events, Late, Options, Outcome, Result, Tool, Underway}
 
   @inherited Options.list_inherited()
 
@@ -150,6 +150,7 @@ defmodule AshAgent.Runtime.SubAgent do
 
     # Mistakes should be found before the first call.
     tools = if is_function(opts[:tools], 0), do: %{}, else: Tool.new(opts[:tools])
+    if is_list(tools), do: Late.check!(tools, opts, 1)
     opts = opts |> Keyword.put(:llm, LLM.new(opts[:llm])) |> Runtime.prepare_output()
 
     opts

@@ -9,8 +9,8 @@ defmodule AshAgent.Runtime.Tool do
 
     * a function that takes the call's arguments, or the arguments and the tool context
     * `{module, function}` with one of these arities
-    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, `:timeout`, `:repeat`, and
-      `:returns`. A map with another key is refused
+    * a map or struct with a `:function` (one of the above), a `:description`, `:parameters`, a JSON schema, `:timeout`, `:repeat`,
+      `:late`, and `:returns`. A map with another key is refused
     * an `AshAgent.Toolbox`
 
   In a list, each element is `{name, definition}`, or a map, struct or toolbox with a `:name`.
@@ -59,24 +59,37 @@ defmodule AshAgent.Runtime.Tool do
       person decides. The default
     * `{:ask, fun}` - `fun.(call, key)` finds out, and returns `{:done, result}` with the call's result (`{:ok, term}` or
       `{:error, reason}`), `:not_done`, so that the call runs, or `:unknown`, which is as `:never`
+
+  ## Results that come late
+
+  With `late: true`, a tool may start a job and return `{:later, deadline: time}`. The call then waits, and the conversation goes on: see
+  "A tool answers in an hour" in the guides. Before the tool starts, its tool context gets the `:arrival_key` by which
+  `AshAgent.Sessions.arrive/5` takes the result, from any node, even if that is before the tool returns. `:deadline` is a `DateTime` or
+  milliseconds from now. If it passes, the model reads that no result came. The default is a day, or the milliseconds that you give as `:late`
+  instead of `true`. `{:later, for: term}` also says whom to ask.
+
+  A late tool may return any other result instead. It needs a run with a store, and cannot be a tool of a sub-agent. If the machine stops
+  before the tool has returned, the call waits, too, unless `:repeat` says more: its job may have begun.
   """
 
   use AshAgent.Arguments
 
   alias AshAgent.Runtime.ToolArguments
-  alias AshAgent.{Toolbox, ToolDefinition}
+  alias AshAgent.{Output, Toolbox, ToolDefinition}
 
   @enforce_keys [:name, :run]
   defstruct @enforce_keys ++
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
-              [repeat: :never, recall?: false, asks?: false, shown: %{}, schema: nil]
+              [repeat: :never, recall?: false, asks?: false, shown: %{}, schema: nil] ++
+              [late: nil, for: nil, waits?: false, returns: nil]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict, and `asks?` one of AshAgent.Runtime.AskUser, whose calls a person answers;
-  # `shown` is what its questions are shown with. `schema` has the parameters and what they were compiled to, or a
+  # `shown` is what its questions are shown with. `late` has the milliseconds that a late result may take, `for` whom to ask, `returns` its type,
+  # and `waits?` marks the tool by which a model waits for them, see AshAgent.Runtime.Late. `schema` has the parameters and what they were compiled to, or a
   # function that checks arguments, see AshAgent.Runtime.ToolArguments.
-  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `shown` and `schema` are private."
+  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `waits?`, `shown`, `for`, `returns` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -88,6 +101,10 @@ defmodule AshAgent.Runtime.Tool do
           recall?: boolean(),
           asks?: boolean(),
           shown: map(),
+          late: pos_integer() | nil,
+          for: term(),
+          waits?: boolean(),
+          returns: AshAgent.Output.t() | nil,
           schema: {map(), reference() | nil} | (map() -> :ok | {:error, String.t()}) | nil
         }
 
@@ -110,6 +127,7 @@ defmodule AshAgent.Runtime.Tool do
               optional(:parameters) => map() | nil,
               optional(:timeout) => timeout() | nil,
               optional(:repeat) => repeat(),
+              optional(:late) => boolean() | pos_integer(),
               optional(:returns) => AshAgent.Output.spec()
             }
   @type definitions ::
@@ -143,9 +161,12 @@ defmodule AshAgent.Runtime.Tool do
 
   defp tool(%{name: name} = described, %{function: function} = definition) do
     repeat = definition |> Map.get(:repeat, :never) |> repeat!(name)
-    run = function |> run(name) |> check_result(Map.get(definition, :returns))
+    returns = with type when type != nil <- Map.get(definition, :returns), do: Output.new(type)
+    late = definition |> Map.get(:late) |> late!(name)
+    run = function |> run(name) |> check_results(returns, late)
     timeout = definition |> Map.get(:timeout) |> timeout!(name)
-    %{tool(described, run, repeat) | timeout: timeout, schema: Map.get(definition, :check)}
+    own = %{timeout: timeout, schema: Map.get(definition, :check), returns: returns, late: late}
+    Map.merge(tool(described, run, repeat), own)
   end
 
   defp tool(described, function), do: tool(described, run(function, described.name), :never)
@@ -153,25 +174,32 @@ defmodule AshAgent.Runtime.Tool do
   defp tool(described, run, repeat),
     do: struct!(__MODULE__, Map.merge(described, %{run: run, repeat: repeat}))
 
-  defp check_result(run, nil), do: run
+  defp check_results(run, nil, _late), do: run
 
-  defp check_result(run, type) do
-    output = AshAgent.Output.new(type)
-
+  defp check_results(run, output, late) do
     fn arguments, tool_context ->
       case run.(arguments, tool_context) do
-        {:error, _reason} = failed -> failed
-        {status, term} = result when status in [:ok, :halt] -> check_term(output, term, result)
-        term -> check_term(output, term, term)
+        {:later, _opts} = later when late != nil -> later
+        result -> check_result(output, result)
       end
     end
   end
+
+  @doc false
+  # Returns a result of a tool, or an error if it is not of the type that the tool returns.
+  def check_result(nil, result), do: result
+  def check_result(_output, {:error, _reason} = failed), do: failed
+
+  def check_result(output, {status, term} = result) when status in [:ok, :halt],
+    do: check_term(output, term, result)
+
+  def check_result(output, term), do: check_term(output, term, term)
 
   # The conversation keeps the term itself. For a single value, the schema is an object with it.
   defp check_term(output, term, result) do
     term = if output.wrapped?, do: %{"value" => term}, else: term
 
-    case AshAgent.Output.check(output, term, strict: true) do
+    case Output.check(output, term, strict: true) do
       {:ok, _value, _repairs} ->
         result
 
@@ -186,6 +214,21 @@ defmodule AshAgent.Runtime.Tool do
   defp repeat!(_other, name) do
     AshAgent.Caller.refuse!(
       "expected :repeat of the tool #{inspect(name)} to be :safe, :never or {:ask, function of arity 2}"
+    )
+  end
+
+  # A job that nobody answers is not waited for for ever.
+  @day 86_400_000
+
+  @doc false
+  # The milliseconds of an option `:late`, or `nil`.
+  def late!(late, _name) when late in [nil, false], do: nil
+  def late!(true, _name), do: @day
+  def late!(most, _name) when is_integer(most) and most > 0, do: most
+
+  def late!(_other, name) do
+    AshAgent.Caller.refuse!(
+      "expected :late of the tool #{inspect(name)} to be true, or the milliseconds that its result may take"
     )
   end
 

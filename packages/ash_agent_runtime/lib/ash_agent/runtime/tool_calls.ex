@@ -6,18 +6,21 @@ defmodule AshAgent.Runtime.ToolCalls do
   # do.
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Events, Gate, Journal, Outcome, Repeat, Run, Tool, ToolExecutor}
+  alias AshAgent.Runtime.{Events, Gate, Journal, Late, Outcome, Repeat, Run, Tool, ToolExecutor}
   alias AshAgent.Runtime.Underway
 
   # `undecided` are the calls that have no result yet, and `ready` those that may run, as `{call, {index, kind}}`, the latest
-  # first. The kind is `:refused` if no tool can take the call, which then gets an error without any hook.
+  # first. The kind is `:refused` if no tool can take the call, which then gets an error without any hook,
+  # and `:waits` for a call that waits for others.
   #
   # `attempts` has the numbers of attempts that are not the first, by the calls' ids. `unknown` are the calls whose earlier
   # attempt has no known outcome, and `asked` counts all calls that wait for a person. `halts` has the terms of tools that
   # ended the run, by the calls' positions. `started_elsewhere` are the calls that another run has started.
+  # `waits` are calls by which the model waits for others, and `later?` is true if the result of a call comes later.
   @enforce_keys [:run]
   defstruct [:run, undecided: [], ready: [], attempts: %{}, unknown: []] ++
-              [asked: 0, halts: %{}, started_elsewhere: []]
+              [asked: 0, halts: %{}, started_elsewhere: []] ++
+              [waits: [], later?: false]
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
@@ -31,6 +34,7 @@ defmodule AshAgent.Runtime.ToolCalls do
            batch = put_in(batch.run.called, length(pending) - batch.asked),
            {:ok, batch} <- start_attempts(batch),
            {:ok, batch} <- run_tools(batch),
+           {:ok, batch} <- settle_waits(batch),
            do: finish(batch)
 
     case result do
@@ -78,11 +82,40 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp settle(batch, call, nil), do: %{batch | undecided: [call | batch.undecided]}
 
   defp settle(%{run: run} = batch, call, attempt) do
+    case run.tools[Tool.name(call.name)] do
+      %{late: most} = tool when most != nil ->
+        settle_late(batch, call, attempt, tool)
+
+      _tool ->
+        decide_attempt(batch, call, attempt)
+    end
+  end
+
+  # The job may have begun before the machine stopped, and its result may have come.
+  defp settle_late(%{run: run} = batch, call, attempt, tool) do
+    key = Late.key(attempt)
+
+    with {:ok, arrivals} <- Journal.arrivals(run.journal),
+         %{outcome: outcome} <- Enum.find(arrivals, &(&1.key == key)) do
+      run = update_in(run.journal, &Journal.take_arrivals(&1, [key]))
+      result = Late.finish(run, call, outcome)
+      update_context(%{batch | run: run}, &add_result(&1, call.id, result))
+    else
+      {:error, reason} -> %{batch | run: %{run | refused: run.refused || reason}}
+      nil -> decide_attempt(batch, call, attempt, tool)
+    end
+  end
+
+  defp decide_attempt(%{run: run} = batch, call, attempt, late \\ nil) do
     case Repeat.decide(Run.tool_settings(run), run.gate, run.context, call, attempt) do
       :again ->
         attempts = Map.put(batch.attempts, call.id, attempt.attempt + 1)
         run = update_in(run.journal, &close(&1, attempt))
-        settle(%{batch | run: run, attempts: attempts}, call, nil)
+        %{batch | run: run, attempts: attempts, undecided: [call | batch.undecided]}
+
+      {:result, {:unknown, _words}, :unknown} when late != nil ->
+        {:ok, waiting} = Late.read([], late, Late.key(attempt))
+        update_context(%{batch | later?: true}, &add_result(&1, call.id, {:waiting, waiting}))
 
       {:result, result, state} ->
         run = update_in(run.journal, &Journal.finish_attempt(&1, attempt, state))
@@ -168,7 +201,7 @@ defmodule AshAgent.Runtime.ToolCalls do
         batch |> update_context(&deny(&1, id, shown == :error, by, reason)) |> check()
 
       {:run, call} ->
-        {:ok, enqueue(batch, call, index, :called)}
+        {:ok, enqueue(batch, call, index, if(waits?(run, call), do: :waits, else: :called))}
 
       {:refused, call} ->
         {:ok, enqueue(batch, call, index, :refused)}
@@ -177,6 +210,8 @@ defmodule AshAgent.Runtime.ToolCalls do
         time_out(batch)
     end
   end
+
+  defp waits?(run, call), do: match?(%{waits?: true}, run.tools[Tool.name(call.name)])
 
   defp enqueue(batch, call, index, kind),
     do: %{batch | ready: [{call, {index, kind}} | batch.ready]}
@@ -253,7 +288,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
     with nil <- run.refused,
          {:ok, journal, ids} <- Journal.start(run.journal, run.context, starting) do
-      ready = Enum.filter(ready, fn {call, {_, kind}} -> kind == :refused or call.id in ids end)
+      ready = Enum.filter(ready, fn {call, {_, kind}} -> kind != :called or call.id in ids end)
       elsewhere = Enum.map(called, & &1.id) -- ids
       run = %{run | journal: journal}
       {:ok, %{batch | run: run, ready: ready, started_elsewhere: elsewhere}}
@@ -279,7 +314,9 @@ defmodule AshAgent.Runtime.ToolCalls do
     own = %{over?: &(&1.run.refused != nil), checked?: &match?({_index, :called}, &1)}
     settings = batch.run |> Run.tool_settings() |> Map.merge(own)
     settings = if batch.run.journal, do: Map.put(settings, :write, &write/1), else: settings
-    {state, batch} = ToolExecutor.execute(batch.ready, settings, batch, &add_outcome/4)
+    {waits, ready} = Enum.split_with(batch.ready, &match?({_call, {_index, :waits}}, &1))
+    batch = %{batch | waits: Enum.map(waits, &elem(&1, 0))}
+    {state, batch} = ToolExecutor.execute(ready, settings, batch, &add_outcome/4)
 
     cond do
       batch.started_elsewhere != [] ->
@@ -299,12 +336,55 @@ defmodule AshAgent.Runtime.ToolCalls do
   # A result counts although the calls beside it hang or take the machine with them.
   defp write(batch), do: %{batch | run: Run.flush(batch.run, nil)}
 
-  defp add_outcome({call, {index, kind}}, outcome, duration, %{run: run} = batch) do
-    outcome = Underway.add_cut(outcome, run.underway, run.scope.context_id, call.id)
-    result = run |> apply_hooks(call, kind, Outcome.result(outcome)) |> tell_stopped(outcome)
+  defp add_outcome({call, {_index, kind}} = keyed, outcome, duration, batch) do
+    if kind == :called and later?(batch.run, call, outcome),
+      do: add_later(keyed, outcome, duration, batch),
+      else: add_now(keyed, outcome, duration, batch)
+  end
+
+  # One that was killed may have begun its job.
+  defp later?(_run, _call, %{status: :waiting}), do: true
+
+  defp later?(run, call, outcome),
+    do:
+      stopped?(outcome) and
+        match?(%{late: most} when most != nil, run.tools[Tool.name(call.name)])
+
+  defp add_later({call, _key} = keyed, outcome, duration, %{run: run} = batch) do
+    attempt = Map.fetch!(run.journal.attempts, call.id)
+    opts = if outcome.status == :waiting, do: outcome.term, else: []
+
+    with {:ok, waiting} <- Late.read(opts, run.tools[Tool.name(call.name)], Late.key(attempt)),
+         times = times(duration),
+         context = add_result(run.context, call.id, {:waiting, waiting}, [], times),
+         :waiting <- Context.Calls.tool_call_status(context, call.id) do
+      journal = Journal.leave(run.journal, call.id)
+      run = Run.put_context(note_call(%{run | journal: journal}, call, times), context)
+      %{batch | run: run, later?: true}
+    else
+      {:error, words} ->
+        add_now(keyed, %Outcome{status: :error, term: words}, duration, batch)
+
+      _unstorable ->
+        add_now(
+          keyed,
+          %Outcome{status: :error, term: "the tool gave a :for that cannot be stored"},
+          duration,
+          batch
+        )
+    end
+  end
+
+  defp times(duration) do
     ended_at = Run.now()
     started_at = ended_at - System.convert_time_unit(duration, :native, :microsecond)
-    times = %{started_at: started_at, ended_at: ended_at}
+    %{started_at: started_at, ended_at: ended_at}
+  end
+
+  defp add_now({call, {index, kind}}, outcome, duration, %{run: run} = batch) do
+    outcome = Underway.add_cut(outcome, run.underway, run.scope.context_id, call.id)
+    result = run |> apply_hooks(call, kind, Outcome.result(outcome)) |> tell_stopped(outcome)
+    times = times(duration)
 
     about =
       if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
@@ -352,12 +432,15 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp note_outcome(%{journal: nil} = run, _call, _status, _times), do: run
 
-  defp note_outcome(run, call, status, %{started_at: started_at, ended_at: ended_at}) do
+  defp note_outcome(run, call, status, times) do
+    journal = Journal.finish(run.journal, call.id, status)
+    note_call(%{run | journal: journal}, call, times)
+  end
+
+  defp note_call(run, call, %{started_at: started_at, ended_at: ended_at}) do
     times = %{ended_at: Run.to_iso8601(ended_at), microseconds: ended_at - started_at}
     note = Map.merge(times, %{id: call.id, name: Tool.name(call.name)})
-
-    journal = Journal.finish(run.journal, call.id, status)
-    %{run | journal: journal, call_notes: [note | run.call_notes]}
+    %{run | call_notes: [note | run.call_notes]}
   end
 
   # `about` has the times of the tool, if one has run, and the kind of its error.
@@ -375,9 +458,58 @@ defmodule AshAgent.Runtime.ToolCalls do
     end
   end
 
+  ## Waiting for results that come later
+
+  # Nobody is kept waiting who has sent a message.
+  defp settle_waits(%{waits: []} = batch), do: {:ok, batch}
+
+  defp settle_waits(%{waits: waits} = batch) do
+    with {:ok, run} <- Late.take(batch.run),
+         run = Run.receive_messages(run),
+         {:ok, arrivals} <- Journal.arrivals(run.journal) do
+      over = MapSet.new(arrivals, & &1.key)
+      {:ok, Enum.reduce(waits, %{batch | run: run, waits: []}, &settle_wait(&2, &1, over))}
+    else
+      {:stop, run, reason} -> {:stop, %{batch | run: run}, reason}
+      {:error, reason} -> stop_unstored(batch, reason)
+    end
+  end
+
+  defp settle_wait(%{run: run} = batch, call, over) do
+    key = Late.wait_keys(run.context)[call.id]
+
+    why =
+      cond do
+        run.inbox != [] -> "a message came"
+        key in over -> "the time is over"
+        true -> nil
+      end
+
+    case Late.wait(run.context, call, why) do
+      {:done, words} ->
+        # An earlier run may have written that it waits.
+        journal = if run.fresh?, do: run.journal, else: Journal.take_arrivals(run.journal, [key])
+        batch = %{batch | run: %{run | journal: journal}}
+        update_context(batch, &add_result(&1, call.id, {:ok, words}))
+
+      {:wait, deadline} ->
+        row = %{key: key, call: Map.put(call, :iteration, run.context.current_iteration)}
+        run = update_in(run.journal, &Journal.wait(&1, row, deadline))
+        %{batch | run: run, waits: [call | batch.waits]}
+    end
+  end
+
   ## The end
 
   @halted "interrupted: another tool ended the run"
+
+  defp finish(%{asked: 0, halts: halts, waits: [_ | _]} = batch) when halts == %{} do
+    with {:ok, batch} <- flush(batch, :waiting), do: {:stop, batch, :waiting}
+  end
+
+  defp finish(%{asked: 0, halts: halts, later?: true, run: %{when_late: how}} = batch)
+       when halts == %{} and how != :go_on,
+       do: finish_late(how, batch)
 
   defp finish(%{asked: 0, halts: halts} = batch) when halts == %{}, do: flush(batch, nil)
 
@@ -400,6 +532,26 @@ defmodule AshAgent.Runtime.ToolCalls do
       halted = {:halted, term}
       batch = %{batch | run: Run.flush_end(run, halted)}
       with {:ok, batch} <- check(batch), do: {:stop, batch, halted}
+    end
+  end
+
+  # A result that came before the tool returned begins a turn of its own.
+  defp finish_late(:end, %{run: run} = batch) do
+    with {:ok, batch} <- check(%{batch | run: Run.flush_end(run, :waiting)}),
+         do: {:stop, batch, :waiting}
+  end
+
+  defp finish_late(:wait, batch) do
+    case Late.take(batch.run) do
+      {:ok, run} ->
+        batch = %{batch | run: run}
+
+        if Late.awaited(run.context) == [],
+          do: flush(batch, nil),
+          else: with({:ok, batch} <- flush(batch, :waiting), do: {:stop, batch, :waiting})
+
+      {:stop, run, reason} ->
+        {:stop, %{batch | run: run}, reason}
     end
   end
 

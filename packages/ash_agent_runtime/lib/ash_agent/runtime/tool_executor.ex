@@ -310,10 +310,11 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
         scope = Map.merge(settings.scope, own)
         Underway.put_call(scope, id)
-        function = Tool.function(tool, arguments, tool_context(settings, id), scope)
+        function = Tool.function(tool, arguments, tool_context(settings, id, tool), scope)
         task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
         deadline = Deadline.new(timeout, tool.grace)
         running = %{task: task, timeout: timeout, deadline: deadline, channel: channel}
+        running = Map.put(running, :late?, tool.late != nil)
         put_in(state.running[task.ref], Map.merge(entry, running))
 
       {:error, words} ->
@@ -321,10 +322,14 @@ defmodule AshAgent.Runtime.ToolExecutor do
     end
   end
 
-  defp tool_context(%{keys: keys, tool_context: tool_context}, id) when is_map_key(keys, id),
-    do: Map.put(tool_context, :idempotency_key, keys[id])
+  # A late tool gives the second one to whoever will answer.
+  defp tool_context(%{keys: keys} = settings, id, %{late: late}) when is_map_key(keys, id) do
+    own = %{idempotency_key: keys[id]}
+    own = if late, do: Map.put(own, :arrival_key, settings.arrival_keys[id]), else: own
+    Map.merge(settings.tool_context, own)
+  end
 
-  defp tool_context(settings, _id), do: settings.tool_context
+  defp tool_context(settings, _id, _tool), do: settings.tool_context
 
   # The tool that can take a call, the arguments as it gets them, and a map with their repairs. Calls of a run were checked before they
   # were decided about.
@@ -362,7 +367,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
   end
 
   defp outcome({:returned, value}, entry, settings) do
-    outcome = read_outcome(value)
+    outcome = read_outcome(value, entry)
     size = Events.bytes(outcome.term)
     measured = %{duration: Events.since(entry.started), result_bytes: size}
     metadata = Map.put(entry.metadata, :status, outcome.status)
@@ -390,13 +395,15 @@ defmodule AshAgent.Runtime.ToolExecutor do
     %Outcome{status: :error, term: "timed out after #{timeout} ms", error_type: "timeout"}
   end
 
-  defp read_outcome(%Outcome{} = outcome), do: outcome
+  defp read_outcome(%Outcome{} = outcome, _entry), do: outcome
 
-  defp read_outcome({status, term}) when status in [:ok, :error, :halt],
+  defp read_outcome({:later, opts}, %{late?: true}), do: %Outcome{status: :waiting, term: opts}
+
+  defp read_outcome({status, term}, _entry) when status in [:ok, :error, :halt],
     do: %Outcome{status: status, term: term}
 
-  defp read_outcome(:error), do: %Outcome{status: :error, term: "the tool failed"}
-  defp read_outcome(value), do: %Outcome{status: :ok, term: value}
+  defp read_outcome(:error, _entry), do: %Outcome{status: :error, term: "the tool failed"}
+  defp read_outcome(value, _entry), do: %Outcome{status: :ok, term: value}
 
   defp emit_exception(entry, settings, kind, reason, stacktrace, private \\ %{}) do
     failure = %{kind: kind, reason: reason, stacktrace: stacktrace}

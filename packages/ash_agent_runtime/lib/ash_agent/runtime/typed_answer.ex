@@ -9,7 +9,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
   # If the view is to show the answer alone, each attempt has an iteration of its own.
 
   alias AshAgent.{Context, Deadline, Output, Response, Runtime}
-  alias AshAgent.Runtime.{Authority, Events, Run}
+  alias AshAgent.Runtime.{Authority, Events, Late, Run}
 
   @tool Output.tool_name()
 
@@ -48,7 +48,7 @@ defmodule AshAgent.Runtime.TypedAnswer do
     concluded = if last == nil, do: next - 1, else: next
 
     retries =
-      for number <- turn_start(context)..next,
+      for number <- Late.turn_start(context)..next,
           iteration = Context.get_iteration(context, number),
           asked <- Enum.filter(iteration.messages, &retry?/1) ++ refused(iteration, concluded),
           do: asked

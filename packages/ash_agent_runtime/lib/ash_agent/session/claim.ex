@@ -5,7 +5,7 @@ defmodule AshAgent.Session.Claim do
   # has `nil` for a claim: then nothing is stored, and nothing fails.
 
   alias AshAgent.{Context, Store}
-  alias AshAgent.Runtime.{Authority, Journal}
+  alias AshAgent.Runtime.{Authority, Journal, Late}
   alias AshAgent.Session.{Owner, Parked, Renewer}
   alias AshAgent.Store.Conversation
 
@@ -126,8 +126,12 @@ defmodule AshAgent.Session.Claim do
   def unfinished?(_store, %{status: :running}), do: true
   def unfinished?(_store, %{status: status}) when status in [:paused, :parked], do: false
 
-  def unfinished?(store, kept),
-    do: Journal.ask(fn -> Store.waiting(store, kept.id) end) != {:ok, []}
+  def unfinished?(store, kept) do
+    late = fn -> Journal.ask(fn -> Store.arrivals(store, kept.id) end) end
+
+    Journal.ask(fn -> Store.waiting(store, kept.id) end) != {:ok, []} or
+      match?({:ok, [_ | _]}, late.())
+  end
 
   @doc "Starts another renewer in the place of one that died."
   def restart_renewer(%__MODULE__{} = claim),
@@ -169,7 +173,9 @@ defmodule AshAgent.Session.Claim do
          {:ok, calls} <-
            if(calls == :started, do: fetch_started(claim), else: {:ok, calls}) do
       finished = for call <- calls, do: encode_end(call, context)
-      append(claim, context, finished: finished, taken: claim.taken, status: status, note: note)
+      opts = [finished: finished, taken: claim.taken, status: status, note: note]
+      closed = Late.closed_waits(claim.kept.value, context)
+      append(claim, context, if(closed == [], do: opts, else: [arrived: closed] ++ opts))
     end
   end
 
@@ -232,6 +238,18 @@ defmodule AshAgent.Session.Claim do
 
   def forget(%__MODULE__{} = claim, ids) do
     with {:ok, claim} <- refresh(claim), do: append(claim, claim.kept.value, taken: ids)
+  end
+
+  @doc "Returns `{:ok, arrivals}` with the late results that nobody has taken, or an error."
+  def fetch_arrivals(claim), do: Journal.ask(fn -> Store.arrivals(claim.store, claim.kept.id) end)
+
+  @doc "Stores a late result. Returns what `AshAgent.Store.arrive/5` returns."
+  def arrive(claim, key, outcome, opts),
+    do: Store.arrive(claim.store, claim.kept.id, key, outcome, opts)
+
+  @doc "Takes late results out of those that wait, with a context that says so. Returns `{:ok, claim}` or an error."
+  def drop_arrivals(%__MODULE__{} = claim, context, keys) do
+    with {:ok, claim} <- refresh(claim), do: append(claim, context, arrived: keys)
   end
 
   @doc "Returns `{:ok, attempts}` with those of a pending call that were started and have not ended, or an error."

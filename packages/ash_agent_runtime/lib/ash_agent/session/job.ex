@@ -1,10 +1,11 @@
 defmodule AshAgent.Session.Job do
   @moduledoc false
 
-  # The reason to start a run: a prompt, a message that came too late for its turn (`:steer`), or to continue the turn (`:resume`).
+  # The reason to start a run: a prompt, a message that came too late for its turn (`:steer`), to continue the turn (`:resume`), or
+  # late results, first that of `opts[:call]` (`:wake`).
 
   alias AshAgent.Context
-  alias AshAgent.Runtime.{Authority, Loop}
+  alias AshAgent.Runtime.{Authority, Late, Loop}
 
   #   * `input`, `opts` - the message, and the options of the function that was called
   #   * `client` - an `AshAgent.Session.Client`, or `nil`
@@ -36,17 +37,23 @@ defmodule AshAgent.Session.Job do
       else: context
   end
 
+  defp add_input(context, %{kind: :wake}, _runtime), do: context
+
   defp add_input(context, %{kind: :steer, input: input, opts: opts}, _runtime),
-    do: context |> Context.interrupt() |> Authority.add_message(input, metadata(opts))
+    do: context |> interrupt() |> Authority.add_message(input, metadata(opts))
 
   defp add_input(context, %{input: input, opts: opts}, runtime) do
     message = metadata(opts)
 
     context
-    |> Context.interrupt()
+    |> interrupt()
     |> Context.add_user_message(input, message)
     |> Authority.note_prompt(Authority.take(opts), runtime[:runtime_context])
   end
+
+  # Whoever writes is not kept waiting.
+  defp interrupt(context),
+    do: context |> Late.end_waits("a message came") |> Context.interrupt()
 
   defp metadata(opts), do: if(opts[:metadata], do: [metadata: opts[:metadata]], else: [])
 end

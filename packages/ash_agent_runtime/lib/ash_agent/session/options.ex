@@ -60,6 +60,9 @@ defmodule AshAgent.Session.Options do
                  [type_doc: "a positive integer or `:infinity`", default: 10],
                  "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything, or find that " <>
                    "it cannot be loaded. After that the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."},
+                {:max_wakes, {:or, [:non_neg_integer, {:in, [:infinity]}]},
+                 [type_doc: "a non-negative integer or `:infinity`", default: 20],
+                 "with `:store`, how many turns an hour results that come late may begin in a conversation; the next ones wait for the next hour."},
                 {:stop_when_idle, :boolean, [default: false],
                  "whether the session stops with `:normal` once it has run something and nothing is running or waiting, once it is " <>
                    "paused, or once it was asked for nothing for ten seconds."}
@@ -166,6 +169,7 @@ defmodule AshAgent.Session.Options do
 
     passed = [:llm, :on_change | @runtime_options]
     runtime = opts |> Keyword.take(passed) |> Runtime.prepare()
+    Runtime.Late.check!(runtime[:tools], opts, 0)
     opts |> Keyword.drop(passed) |> Keyword.put(:runtime, runtime)
   end
 end

@@ -18,7 +18,7 @@ defmodule AshAgent.Session.Run do
   }
 
   alias AshAgent.Runtime.{Sealed, Spent, Underway}
-  alias AshAgent.Session.{Claim, Client, Ending, Job, Options, Parked, State}
+  alias AshAgent.Session.{Claim, Client, Ending, Job, Options, Parked, State, Waking}
   alias AshAgent.Trace.Caller
 
   #   * `task` - the process that runs the loop
@@ -43,6 +43,8 @@ defmodule AshAgent.Session.Run do
 
   @doc "Starts a job. One that is not valid is answered with its error, and the next one starts."
   def start(%State{} = session, %Job{client: client} = job) do
+    job = Waking.redirect(session, job)
+
     with {:ok, before} <- settle_started(session, job),
          {:ok, context} <- Job.prepare(job, before, session.runtime) do
       session = State.add_taken(session, List.wrap(job.id))
@@ -65,6 +67,9 @@ defmodule AshAgent.Session.Run do
   # A turn that goes on has the rights of the person who asked, unless somebody gives it others for this run.
   defp find_authority(session, %{kind: kind, opts: opts}, context) do
     case Authority.take(opts) do
+      [] when kind == :wake ->
+        {Waking.find_authority(session, opts[:call].iteration), session}
+
       [] when kind == :resume ->
         session = State.recover_authority(session)
         {known_authority(session), session}
@@ -93,19 +98,22 @@ defmodule AshAgent.Session.Run do
       authority: authority,
       before: session.context,
       asked_before: session.asked,
-      stored?: kind == :resume or job.id != nil
+      stored?: kind in [:resume, :wake] or job.id != nil
     }
 
     run = struct!(__MODULE__, Map.merge(begun, own))
 
     asked = if kind == :resume, do: session.asked, else: authority
+    session = if kind == :resume, do: session, else: Waking.remember(session, context, authority)
+    session = if kind == :wake, do: %{session | woken: session.claim.kept.revision}, else: session
     stop = session.stop_when_idle != false
     session = %{session | status: :running, run: run, stop_when_idle: stop, pausing?: false}
     State.put_context(%{session | asked: asked, withdrawn: nil}, context)
   end
 
   # The caller that resumes gets the error, and the conversation stays as it is.
-  defp refuse(session, %{kind: :resume, client: client}, _context) when client != nil do
+  defp refuse(session, %{kind: kind, client: client}, _context)
+       when kind in [:resume, :wake] and client != nil do
     Client.reply(client, end_error(session, {:missing_option, :runtime_context}, true))
     if session.status == :running, do: start_next(session), else: session
   end
@@ -141,7 +149,8 @@ defmodule AshAgent.Session.Run do
   defp end_of(%{reason: :missing_option, option: option}), do: {:missing_option, option}
 
   # A message ends the turn before it. Its calls that were started may have been carried out.
-  defp settle_started(%{context: context}, %{kind: :resume}), do: {:ok, context}
+  defp settle_started(%{context: context}, %{kind: kind}) when kind in [:resume, :wake],
+    do: {:ok, context}
 
   defp settle_started(%{context: context, claim: claim}, _prompt) do
     with [_ | _] <- Context.pending_tool_calls(context),
@@ -187,9 +196,40 @@ defmodule AshAgent.Session.Run do
   def start_next(%State{} = session) do
     case :queue.out(session.queue) do
       {{:value, job}, queue} -> start(%{session | queue: queue, run: nil}, job)
-      {:empty, _queue} -> %{session | status: :idle, run: nil}
+      {:empty, _queue} -> start_late(%{session | status: :idle, run: nil})
     end
   end
+
+  # Late results, if there are any to go on with.
+  defp start_late(session) do
+    case Waking.next(session) do
+      {:start, job} ->
+        start(session, job)
+
+      {:drop, keys, context} ->
+        case Claim.drop_arrivals(session.claim, context, keys) do
+          {:ok, claim} -> State.put_context(%{session | claim: claim}, context)
+          {:error, reason} -> if Claim.lost?(reason), do: lose(session, reason), else: session
+        end
+
+      {:rest, time} ->
+        look_later(session, time)
+    end
+  end
+
+  # Whoever brings a result may know no session that could be told.
+  defp look_later(%{look_timer: timer} = session, _time) when timer != nil, do: session
+  defp look_later(session, :infinity), do: session
+
+  defp look_later(session, time),
+    do: %{session | look_timer: :erlang.start_timer(time, self(), :look)}
+
+  @doc "Looks for late results, if nothing else is to be done."
+  def look(%State{status: :idle, run: nil, unsure?: false} = session) do
+    if State.waiting?(session), do: session, else: start_late(session)
+  end
+
+  def look(%State{} = session), do: session
 
   # What the end of a run needs, which a turn that waited for decisions has as well.
   defp begin_end(%{runtime: runtime, ended: before}, context, caller) do
@@ -205,7 +245,8 @@ defmodule AshAgent.Session.Run do
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
     opts = runtime |> Keyword.merge(opts) |> Keyword.merge(Options.take_limits(job))
-    within = self() |> within(token, claim) |> Map.put(:underway, underway)
+    wake = if job.kind == :wake, do: job.opts[:call]
+    within = self() |> within(token, claim) |> Map.merge(%{underway: underway, wake: wake})
 
     Caller.task(runtime[:supervisor], caller, fn ->
       Ending.await_end(ended)

@@ -8,6 +8,7 @@ defmodule AshAgent.Session.Server do
   # | prompt                  | running          | waits in the queue      | error `:paused`   | error `:draining`       |
   # | resume                  | running          | waits in the queue      | running           | error `:draining`       |
   # | steer                   | error `:idle`    | is given to the run     | error `:paused`   | is stored for later     |
+  # | a late result           | running          | is read at its next step| waits             | waits                   |
   # | steer_stored            | error `:idle`    | is given to the run     | error `:paused`   | error `:draining`       |
   # | approve, deny, answer   | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
   # | cancel                  | drops what waits | idle                    | idle              | stops                   |
@@ -19,6 +20,7 @@ defmodule AshAgent.Session.Server do
   # | drain now               | stops            | stops                   | stops             | stops                   |
   # | the claim is lost       | lost             | lost                    | lost              | lost                    |
   #
+  # An idle session whose turn waits for late results goes on with it when they come, when somebody steers it, or when it is cancelled.
   # A run that fails before somebody has decided about its calls leaves the session paused. A cancelled turn drops what waits,
   # unless the option `:when_cancelled` lets the next job start. A session that drains has a run that ends at its next step, or
   # none, and then it stops. One that is `:lost` stops at once, and does not touch the conversation any more. With `:idle` it stops
@@ -34,7 +36,7 @@ defmodule AshAgent.Session.Server do
 
   alias AshAgent.{Context, Runtime}
   alias AshAgent.Runtime.{Authority, Error, Sealed}
-  alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers}
+  alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers, Waking}
   alias AshAgent.Trace.Caller
 
   # A session with `:stop_when_idle` waits so many milliseconds for its first request.
@@ -78,6 +80,7 @@ defmodule AshAgent.Session.Server do
       when_cancelled: opts[:when_cancelled],
       limits: opts |> Keyword.take(@limits) |> Map.new(),
       max_resumes: opts[:max_resumes],
+      max_wakes: opts[:max_wakes],
       claim: claim,
       runtime: Keyword.merge([runtime_context: %{}], opts[:runtime]) ++ [supervisor: supervisor],
       idle_timeout: if(claim, do: opts[:idle], else: :infinity),
@@ -89,7 +92,7 @@ defmodule AshAgent.Session.Server do
   # cut short goes on, unless its calls need somebody to ask and there is nobody.
   defp first_status(context, kept, approval) do
     stored = kept && kept.status
-    asks? = (is_function(approval) and stored != :running) or stored == :paused
+    asks? = (is_function(approval) and stored not in [:running, :waiting]) or stored == :paused
     waits? = asks? and Context.pending_tool_calls(context) != []
     waits? = waits? or Context.Calls.asked_tool_calls(context) != []
     if waits? or Runtime.undecided?(context, kept, approval), do: :paused, else: :idle
@@ -286,9 +289,16 @@ defmodule AshAgent.Session.Server do
        when is_binary(id) and is_options(opts),
        do: with_waiting(session, &steer_stored(id, opts, &1))
 
-  defp handle_request({:decide, {verdict, id, _reason} = decision, opts}, _from, session)
-       when verdict in [:approved, :denied, :answered] and is_binary(id) and is_options(opts),
-       do: with_waiting(session, &decide(decision, opts, &1))
+  defp handle_request({:decide, {verdict, id, reason} = decision, opts}, _from, session)
+       when verdict in [:approved, :denied, :answered] and is_binary(id) and is_options(opts) do
+    question = if verdict == :answered, do: Waking.find_question(session, id)
+
+    if question,
+      do: answer_late(question, reason, opts, session),
+      else: with_waiting(session, &decide(decision, opts, &1))
+  end
+
+  defp handle_request(:take_arrivals, _from, session), do: {:reply, :ok, Run.look(session)}
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
 
@@ -494,10 +504,21 @@ defmodule AshAgent.Session.Server do
     end)
   end
 
-  defp add_steer(_input, _metadata, %{status: status} = session) when status in [:idle, :paused],
-    do: {:reply, {:error, status}, session}
+  defp add_steer(input, metadata, %{status: status} = session) when status in [:idle, :paused] do
+    if State.suspended?(session),
+      do: end_waiting(input, metadata, session),
+      else: {:reply, {:error, status}, session}
+  end
 
-  defp add_steer(input, metadata, session) do
+  defp add_steer(input, metadata, session), do: keep_steer(input, metadata, session)
+
+  # A turn that waits for late results goes on with the message.
+  defp end_waiting(input, metadata, session) do
+    with {:reply, :ok, session} <- keep_steer(input, metadata, session),
+         do: {:reply, :ok, Run.start_next(session)}
+  end
+
+  defp keep_steer(input, metadata, session) do
     with false <- State.too_large?(session, {input, metadata}) && {:error, :too_large},
          false <- State.steers_full?(session, input) && {:error, :full},
          :ok <- check_message(input, metadata),
@@ -532,6 +553,16 @@ defmodule AshAgent.Session.Server do
     :ok
   rescue
     error in Context.Error -> {:error, error}
+  end
+
+  # Whatever runs reads it at its next step, or when it is over.
+  defp answer_late(question, answer, opts, session) do
+    with false <- State.too_large?(session, {answer, opts}) && {:error, :too_large},
+         :ok <- Waking.answer(session, question, answer, opts) do
+      {:reply, :ok, Run.look(session)}
+    else
+      {:error, reason} -> refuse(session, reason)
+    end
   end
 
   defp decide(_decision, _opts, %{run: %Run{}} = session), do: {:reply, {:error, :busy}, session}
@@ -619,6 +650,9 @@ defmodule AshAgent.Session.Server do
   end
 
   defp handle_message(:check_waiting, session), do: session
+
+  defp handle_message({:timeout, timer, :look}, %{look_timer: timer} = session),
+    do: Run.look(%{session | look_timer: nil})
 
   # This may also be a late message of a run that was cancelled.
   defp handle_message(_unknown, session), do: State.ignore(session)

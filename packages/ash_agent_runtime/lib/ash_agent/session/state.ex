@@ -25,6 +25,10 @@ defmodule AshAgent.Session.State do
   #   * `limits` - the limits for messages of others, `max_queue` and so on, as a map
   #   * `claim` - the `AshAgent.Session.Claim` of the conversation in its store, or `nil` without a store
   #   * `runtime` - the options of each run
+  #   * `max_wakes` - how many turns an hour late results may begin
+  #   * `askers` - the `AshAgent.Runtime.Authority` of those who asked for turns, by `Authority.asker/2`
+  #   * `woken` - the revision of the conversation for which late results began the last run
+  #   * `look_timer` - the timer until the session looks for late results again
   #   * `max_resumes` - how often a turn may begin without a step
   #   * `idle_timeout`, `idle_timer` - the longest time without a need for the session, and the timer that runs meanwhile
   #   * `stop_when_idle` - `false`, `true`, or `:unasked` until the session has run something
@@ -38,7 +42,8 @@ defmodule AshAgent.Session.State do
                   [:when_cancelled]
   @nothing ~w(run asked withdrawn response shown idle_timer ended)a ++
              [unsure?: false, activity: [], number: 0, ignored: 0, stop_when_idle: false] ++
-             [pausing?: false, told: %{}, dropped: []]
+             [pausing?: false, told: %{}, dropped: []] ++
+             [max_wakes: :infinity, askers: %{}, woken: nil, look_timer: nil]
   @nobody [subscribers: Subscribers.new(), queue: :queue.new(), steers: []]
   defstruct @enforce_keys ++ [idle_timeout: :infinity] ++ @nothing ++ @nobody
 
@@ -47,6 +52,7 @@ defmodule AshAgent.Session.State do
     do: {:paused, Context.Calls.undecided_tool_calls(context)}
 
   def public_status(%__MODULE__{status: :idle, claim: %{kept: %{status: :parked}}}), do: :parked
+  def public_status(%__MODULE__{status: :idle, claim: %{kept: %{status: :waiting}}}), do: :waiting
   def public_status(%__MODULE__{status: :idle}), do: :idle
   def public_status(%__MODULE__{}), do: :running
 
@@ -151,11 +157,17 @@ defmodule AshAgent.Session.State do
   def waiting?(%__MODULE__{steers: steers, queue: queue}),
     do: steers != [] or not :queue.is_empty(queue)
 
-  @doc "Returns true if nothing runs, and there is a turn that was parked or a message that waits until somebody asks."
+  @doc "Returns true if nothing runs, and there is a turn that was parked or waits, or a message that waits until somebody asks."
   def set_aside?(%__MODULE__{status: :idle, unsure?: false, claim: claim} = state),
-    do: match?(%{kept: %{status: :parked}}, claim) or waiting?(state)
+    do: match?(%{kept: %{status: :parked}}, claim) or suspended?(state) or waiting?(state)
 
   def set_aside?(%__MODULE__{}), do: false
+
+  @doc "Returns true if the turn waits for late results."
+  def suspended?(%__MODULE__{status: :idle, run: nil, claim: %{kept: %{status: :waiting}}}),
+    do: true
+
+  def suspended?(%__MODULE__{}), do: false
 
   @doc "Adds a job to the queue. Going on takes back a pause that the turn has not reached yet, and comes before messages then."
   def enqueue(%__MODULE__{pausing?: true, queue: queue} = state, %{kind: :resume} = job),

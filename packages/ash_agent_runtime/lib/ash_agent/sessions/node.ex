@@ -11,7 +11,7 @@ defmodule AshAgent.Sessions.Node do
   alias AshAgent.Runtime.{Events, Journal, Sealed}
   alias AshAgent.Session
   alias AshAgent.Session.{Claim, Owner, Renewer}
-  alias AshAgent.Sessions.Error
+  alias AshAgent.Sessions.{Arrivals, Error}
   alias AshAgent.Store
   alias AshAgent.Store.Conversation
 
@@ -214,6 +214,7 @@ defmodule AshAgent.Sessions.Node do
     work = fn ->
       if Store.Named.local_clock?(config.store), do: take_over(config, nil)
       recover(config)
+      if ready?(config), do: Arrivals.look(config, &report/2)
     end
 
     {_pid, monitor} = spawn_monitor(fn -> Sealed.run(work) end)
@@ -303,7 +304,7 @@ defmodule AshAgent.Sessions.Node do
 
   defp report({:error, words}, id) do
     Logger.error(
-      "the conversation #{inspect(id)}, whose claim had expired, could not be continued: #{words}"
+      "the conversation #{inspect(id)}, whose claim had expired or for which there is a late result, could not be continued: #{words}"
     )
   end
 

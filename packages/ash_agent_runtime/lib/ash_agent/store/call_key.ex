@@ -25,6 +25,17 @@ defmodule AshAgent.Store.CallKey do
     end
   end
 
+  @doc "Returns the key under which the result of an attempt arrives that is answered later. It can stand in an address."
+  def arrival(key, attempt), do: "#{key}.#{attempt}"
+
+  @doc "Returns the key and the attempt of what `arrival/2` returned, and `nil` for any other text."
+  def of_arrival(text) do
+    with [key, attempt] <- String.split(text, "."),
+         {attempt, ""} when attempt > 0 <- Integer.parse(attempt),
+         do: {key, attempt},
+         else: (_other -> nil)
+  end
+
   # Lines that begin at the same time, as in an application that sets times, differ in their messages.
   defp digest_said(context) do
     messages = Context.get_iteration_messages(context, Context.turn_start(context))

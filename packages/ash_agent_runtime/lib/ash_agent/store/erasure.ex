@@ -6,7 +6,7 @@ defmodule AshAgent.Store.Erasure do
   alias AshAgent.Store.{Conversation, Relational}
 
   # A row has the id, and these from the second on.
-  @counts [:conversations, :iterations, :calls, :prompts, :writes, :blobs]
+  @counts [:conversations, :iterations, :calls, :prompts, :writes, :blobs, :arrivals]
   @nothing Map.new([{:ids, []} | Enum.map(@counts, &{&1, 0})])
 
   ## Erasing

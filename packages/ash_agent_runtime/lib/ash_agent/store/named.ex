@@ -38,6 +38,13 @@ defmodule AshAgent.Store.Named do
          else: (nil -> false)
   end
 
+  @doc "Returns true if a store keeps late results."
+  def late?(store) do
+    with %module{} <- find(store),
+         do: function_exported?(module, :arrive, 5),
+         else: (nil -> false)
+  end
+
   @doc """
   Returns true if another process may renew the claims of this one: not in the sandbox of Ecto's tests, where each has a
   transaction of its own.

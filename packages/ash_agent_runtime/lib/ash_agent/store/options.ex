@@ -6,7 +6,18 @@ defmodule AshAgent.Store.Options do
   alias AshAgent.Options
   alias AshAgent.Store.Conversation
 
-  @call_states [:started, :ok, :error, :halt, :unknown, :denied, :cancelled, :interrupted]
+  @call_states [
+                 :started,
+                 :waiting,
+                 :ok,
+                 :error,
+                 :halt,
+                 :unknown,
+                 :denied,
+                 :cancelled,
+                 :interrupted
+               ] ++
+                 [:arrived, :rewound]
 
   # PostgreSQL cannot index longer ones.
   @longest_id 512
@@ -20,6 +31,7 @@ defmodule AshAgent.Store.Options do
   @id [type: {:custom, &__MODULE__.id?/1}, type_doc: "an id"]
   @owner Keyword.put(@id, :type_doc, "a non-empty string of at most #{@longest_id} bytes")
   @ids [type: {:list, {:custom, &__MODULE__.id?/1}}, type_doc: "a list of ids"]
+  @keys Keyword.put(@ids, :type_doc, "a list of keys")
   @owns {:owner, [required: true] ++ @owner,
          "the owner who claims it, such as the name of a node."}
   @status {:status, {:in, Conversation.statuses()}, "the status of the conversation."}
@@ -49,6 +61,18 @@ defmodule AshAgent.Store.Options do
              "calls that have ended: attempts as in `start/3`, with a `:state`, see `t:call_state/0`. The first state recorded for an attempt is final."},
             {:taken, @ids ++ [default: []],
              "the ids of the waiting messages that this write adds to the conversation."},
+            {:arrived, @keys ++ [default: []],
+             "the keys of late results that this write takes: into the conversation, or because it does not take them. Those of calls that " <>
+               "have their result in it now are found without being named."},
+            {:waiting, {:list, {:custom, &__MODULE__.wait?/1}},
+             [
+               default: [],
+               type_doc: "a list of maps with `:key`, `:call` and perhaps `:deadline`"
+             ],
+             "what waits for its deadline alone, such as a tool that waits for others: `AshAgent.Store.waiting_calls/2` does not list it, and it ends with " <>
+               "`:arrived`. Calls that wait in the conversation are found without being named."},
+            {:cancelled, @keys ++ [default: []],
+             "the keys of calls that waited and are called off."},
             @note
           ])
 
@@ -149,6 +173,26 @@ defmodule AshAgent.Store.Options do
              {:metadata, :map, [default: %{}], "kept with it."}
            ])
 
+  @arrive Options.schema([
+            {:from, :any, "from whom the result is."},
+            {:at, {:struct, DateTime}, "when it came. Defaults to when it is stored."}
+          ])
+
+  @waiting_calls Options.schema([
+                   {:for, :any,
+                    "only calls that wait for this: a person, a tag. Defaults to all."},
+                   {:id, @id, "only of this conversation. Defaults to all."},
+                   {:deadline_before, {:struct, DateTime},
+                    "only those with a deadline before this time."},
+                   {:after, {:custom, &__MODULE__.call_cursor?/1},
+                    [type_doc: "`next` of the previous page"],
+                    "continues there. Defaults to the first page."},
+                   @limit
+                 ])
+
+  @arrived Keyword.take(@waiting_calls, [:after, :limit])
+  @expire_waiting Options.schema([@limit])
+
   @call_key [branch: [type: :string, default: "main"]]
   @schemas [create: @create, append: @append, claim: @claim, release: @release] ++
              [expired: @expired, list: @list, erase: @erase, prune: @prune, search: @search] ++
@@ -157,6 +201,10 @@ defmodule AshAgent.Store.Options do
                history: @history,
                calls: @calls,
                enqueue: @enqueue,
+               arrive: @arrive,
+               waiting_calls: @waiting_calls,
+               expire_waiting: @expire_waiting,
+               arrived: @arrived,
                call_key: @call_key
              ]
 
@@ -184,7 +232,8 @@ defmodule AshAgent.Store.Options do
   end
 
   @doc false
-  def finished?(call), do: attempt?(call) and call[:state] in (@call_states -- [:started])
+  def finished?(call),
+    do: attempt?(call) and call[:state] in (@call_states -- [:started, :waiting])
 
   @doc false
   def plain?(map) do
@@ -204,6 +253,16 @@ defmodule AshAgent.Store.Options do
   @doc false
   def cursor?({%DateTime{}, id}), do: id?(id)
   def cursor?(_other), do: false
+
+  @doc false
+  def call_cursor?({%DateTime{}, id, key}), do: id?(id) and id?(key)
+  def call_cursor?(_other), do: false
+
+  @doc false
+  def wait?(%{key: key, call: %{}} = wait),
+    do: id?(key) and (wait[:deadline] == nil or is_struct(wait.deadline, DateTime))
+
+  def wait?(_other), do: false
 
   def attempt?(%{key: key} = call) do
     attempt = Map.get(call, :attempt, 1)

@@ -5,7 +5,7 @@ defmodule AshAgent.Store.Relational do
 
   alias AshAgent.{ChatContext, Context}
   alias AshAgent.Context.{JSON, Terms}
-  alias AshAgent.Store.{Changes, Conversation, Dialect, Error, Media, Rows, SQL}
+  alias AshAgent.Store.{Changes, Conversation, Dialect, Error, Late, Media, Rows, SQL}
 
   @type store :: struct()
   @type rows :: [[term()]]
@@ -49,6 +49,18 @@ defmodule AshAgent.Store.Relational do
       defdelegate search(store, query, opts), to: AshAgent.Store.Search
       @doc false
       defdelegate dump(store, id, opts), to: AshAgent.Store.Relational
+
+      for {name, arity} <- [
+            arrive: 5,
+            arrivals: 2,
+            waiting_calls: 2,
+            expire_waiting: 2,
+            arrived: 2
+          ] do
+        args = Macro.generate_arguments(arity, __MODULE__)
+        @doc false
+        defdelegate unquote(name)(unquote_splicing(args)), to: AshAgent.Store.Relational
+      end
     end
   end
 
@@ -59,7 +71,8 @@ defmodule AshAgent.Store.Relational do
 
     fields =
       [id: id(value), kind: kind(value), history: raw_terms(opts[:note])] ++
-        Keyword.take(opts, [:status, :owner, :lease]) ++ origin(value) ++ changes
+        Keyword.take(opts, [:status, :owner, :lease]) ++
+        origin(value) ++ changes ++ Late.fields(value, [])
 
     with {:ok, media} <- Media.put(store, blobs) do
       answer(write(store, :create, fields ++ media), fn
@@ -110,7 +123,8 @@ defmodule AshAgent.Store.Relational do
       fence(kept) ++
         [status: opts[:status], history: raw_terms(opts[:note])] ++
         if(finished == [], do: [], else: [finished: finished]) ++
-        if(opts[:taken] == [], do: [], else: [taken: opts[:taken]]) ++ changes
+        if(opts[:taken] == [], do: [], else: [taken: opts[:taken]]) ++
+        changes ++ Late.fields(value, kept.lines, opts)
 
     with {:ok, media} <- Media.put(store, blobs),
          {:ok, places} <- fetch_places(store, kept.id, changes[:lost]) do
@@ -301,6 +315,79 @@ defmodule AshAgent.Store.Relational do
     end)
   end
 
+  ## Late results
+
+  def arrive(store, id, key, outcome, opts) do
+    own = Late.result(outcome, opts)
+
+    answer(read(store, :late_call, &SQL.late_call/1, [id: id] ++ Late.journal_key(key)), fn
+      [] ->
+        {:error, :not_found}
+
+      [row] ->
+        with {:insert, revision} <- Late.decide(row, own[:digest]),
+             do:
+               insert_arrival(store, [id: id, arrival: key, revision: revision] ++ own, fn ->
+                 arrive(store, id, key, outcome, opts)
+               end)
+    end)
+  end
+
+  # The conversation was written meanwhile, or another result came first: once more.
+  defp insert_arrival(store, fields, again) do
+    answer(run(store, :arrive, &SQL.arrive/1, fields), fn
+      [] -> again.()
+      [row] -> if(List.last(row), do: {:ok, :kept}, else: again.())
+    end)
+  end
+
+  def arrivals(store, id) do
+    answer(read(store, :arrivals, &SQL.arrivals/1, id: id), fn rows ->
+      {:ok, Enum.map(rows, &Late.arrival/1)}
+    end)
+  end
+
+  def waiting_calls(store, opts) do
+    given =
+      if(opts[:id], do: [id: opts[:id]], else: []) ++
+        if(Keyword.has_key?(opts, :for), do: [whom: Late.digest(opts[:for])], else: []) ++
+        if(opts[:deadline_before], do: [deadline: time(opts[:deadline_before])], else: [])
+
+    read_late(store, :waits, given, opts, fn rows ->
+      calls = Enum.map(rows, &Late.call/1)
+      {%{calls: calls}, Enum.map(calls, &{&1.since, &1.id, &1.key})}
+    end)
+  end
+
+  def arrived(store, opts) do
+    read_late(store, :arrived, [], opts, fn rows ->
+      ids = for [id, _key, _at] <- rows, uniq: true, do: id
+      {%{ids: ids}, for([id, key, at] <- rows, do: {Conversation.time(at), id, key})}
+    end)
+  end
+
+  # `show` returns the page and the cursor of each row.
+  defp read_late(store, name, given, opts, show) do
+    cursor =
+      with {at, id, key} <- opts[:after], do: [after: time(at), after_id: id, after_key: key]
+
+    filters = Keyword.keys(given ++ Enum.take(cursor || [], 1))
+    filters = Enum.map(filters, &if(&1 == :id, do: :waits_of, else: &1))
+    fields = given ++ (cursor || []) ++ [limit: opts[:limit]]
+
+    answer(read(store, {name, filters}, &apply(SQL, name, [&1, filters]), fields), fn rows ->
+      {page, cursors} = show.(rows)
+      next = if length(rows) == opts[:limit], do: List.last(cursors)
+      {:ok, Map.put(page, :next, next)}
+    end)
+  end
+
+  def expire_waiting(store, opts) do
+    answer(run(store, :expire, &SQL.expire/1, Late.passed() ++ [limit: opts[:limit]]), fn rows ->
+      {:ok, for([id, key] <- rows, do: %{id: id, key: key})}
+    end)
+  end
+
   ## Reading
 
   def waiting(store, id) do
@@ -366,7 +453,7 @@ defmodule AshAgent.Store.Relational do
   def list(store, opts),
     do: read_page(store, :list, opts, opts[:by], [opts[:by], opts[:order]])
 
-  @doc "A page of what is `:running` and claimed, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
+  @doc "A page of what is claimed, and `:running` or has late results, for whoever looks for owners that are gone. `opts` are `:limit` and `:after`."
   def list_claimed(store, opts) do
     read_page(store, :list_claimed, Keyword.take(opts, [:after, :limit]), :lease_until, [])
   end
@@ -423,7 +510,8 @@ defmodule AshAgent.Store.Relational do
 
   ## Parameters of the statements
 
-  @sections [:branches, :iterations, :blobs, :cuts, :gone, :lost, :finished, :taken]
+  @sections [:branches, :iterations, :blobs, :cuts, :gone, :lost, :finished, :taken] ++
+              [:waits, :closed]
 
   defp write(store, name, fields) do
     # An effect sees the rows that the ones before it have written only in SQLite: their order is that of foreign keys.

@@ -6,8 +6,8 @@ defmodule AshAgent.Store.Schema do
 
   alias AshAgent.Store.Dialect
 
-  def latest(:postgres), do: 3
-  def latest(:sqlite), do: 3
+  def latest(:postgres), do: 4
+  def latest(:sqlite), do: 4
 
   def up(dialect, version, partitions \\ 0) do
     dialect
@@ -30,6 +30,9 @@ defmodule AshAgent.Store.Schema do
   end
 
   defp partition(statement, _count), do: [statement]
+
+  def down(_dialect, 4),
+    do: for(table <- ~w(arrivals waits), do: "drop table if exists {#{table}}")
 
   # Version 2 finds these words as well.
   def down(:postgres, 3), do: ["drop index if exists {history_spent}"]
@@ -234,6 +237,40 @@ defmodule AshAgent.Store.Schema do
         end
         """
       ]
+  end
+
+  # Calls that wait for a late result, and the results: the first row of a key is the only one.
+  defp statements(_dialect, 4) do
+    [
+      """
+      create table {waits} (
+        conversation_id text not null references {conversations} (id) on delete cascade,
+        key text not null,
+        since time_of_day not null,
+        deadline time_of_day,
+        whom text not null,
+        document json_data not null,
+        primary key (conversation_id, key)
+      ) clustered
+      """,
+      """
+      create table {arrivals} (
+        conversation_id text not null references {conversations} (id) on delete cascade,
+        key text not null,
+        number bigint not null,
+        kind text not null,
+        at time_of_day not null,
+        digest text not null,
+        revision bigint,
+        document json_data,
+        primary key (conversation_id, key)
+      ) clustered
+      """,
+      "create index ash_agent_waits_since on {on_waits} (since, conversation_id, key)",
+      "create index ash_agent_waits_whom on {on_waits} (whom, since, conversation_id, key)",
+      "create index ash_agent_waits_deadline on {on_waits} (deadline) where deadline is not null",
+      "create index ash_agent_arrivals_new on {on_arrivals} (at, conversation_id, key) where revision is null"
+    ]
   end
 
   defp same_row(one, other) do

@@ -173,6 +173,84 @@ defmodule AshAgent.Store.SQL do
     """
   end
 
+  # Calls that wait from now on. The journal knows them by the key and the attempt, those that it has.
+  defp effect(d, :waits) do
+    [
+      """
+      insert into {waits} (conversation_id, key, since, deadline, whom, document)
+      select guard.id, #{of("arrival")}, #{now(d)}, #{time(d, of("deadline"))}, #{of("whom")}, r.value -> 'document'
+      from guard, input, #{each(d, "waits")} where true
+      on conflict (conversation_id, key) do nothing
+      """,
+      journal(d, "waits", "'waiting'", "")
+    ]
+  end
+
+  # Calls that wait no longer. What arrives for one of them from now on finds that it has its result.
+  defp effect(d, :closed) do
+    [
+      """
+      delete from {waits} where conversation_id = #{@key} and exists (select 1 from guard) and exists (
+        select 1 from input, #{each(d, "closed")} where #{of("arrival")} = {waits}.key)
+      """,
+      """
+      insert into {arrivals} (conversation_id, key, number, kind, at, digest, revision, document)
+      select guard.id, #{of("arrival")}, 0, #{of("state")}, #{now(d)}, '', guard.revision, null
+      from guard, input, #{each(d, "closed")} where true
+      on conflict (conversation_id, key) do update set document = null,
+        revision = coalesce({arrivals}.revision, excluded.revision),
+        kind = case when excluded.kind = 'rewound' then excluded.kind else {arrivals}.kind end
+      """,
+      journal(d, "closed", "r.state", ", ended_at = #{now(d)}")
+    ]
+  end
+
+  defp journal(d, list, state, more) do
+    rows =
+      "select #{of("key")} as key, #{number_of("attempt")} as attempt, #{of("state")} as state from input, #{each(d, list)}"
+
+    """
+    update {calls} set state = #{state}#{more} from guard, (#{rows}) as r
+    where {calls}.conversation_id = #{@key} and {calls}.key = r.key and {calls}.attempt = r.attempt
+      and {calls}.state in ('started', 'unknown', 'waiting')
+    """
+  end
+
+  @doc "A result that arrives late. The revision is that of the conversation in which the call was looked up."
+  def arrive(d) do
+    guard = """
+    update {conversations} as c set queued = c.queued + 1 from input
+    where c.id = #{@key} and c.revision = #{number("revision")}
+    returning #{summary(d)}, queued
+    """
+
+    effect = """
+    insert into {arrivals} (conversation_id, key, number, kind, at, digest, revision, document)
+    select guard.id, #{field("arrival")}, guard.queued, #{field("kind")}, #{now(d)}, #{field("digest")}, null, input.it -> 'document'
+    from guard, input where true
+    on conflict (conversation_id, key) do nothing
+    returning key as arrived_key
+    """
+
+    %{guard: guard, effects: [effect], answer: 0}
+  end
+
+  @doc "Deadlines that have passed arrive as results, as many as `limit`. Looks at all partitions."
+  def expire(d) do
+    operation("""
+    insert into {arrivals} (conversation_id, key, number, kind, at, digest, revision, document)
+    select w.conversation_id, w.key, 0, 'deadline', #{now(d)}, #{field("digest")}, null, input.it -> 'document'
+    from input, {waits} as w where w.deadline <= #{now(d)} and #{unanswered("w.conversation_id")}
+    order by w.deadline limit (select #{number("limit")} from input)
+    on conflict (conversation_id, key) do nothing
+    returning conversation_id, key
+    """)
+  end
+
+  defp unanswered(key) do
+    "not exists (select 1 from {arrivals} as a where a.conversation_id = #{key} and a.key = w.key)"
+  end
+
   @doc "Notes that calls are started, each attempt once."
   def start(d) do
     guard = """
@@ -285,7 +363,7 @@ defmodule AshAgent.Store.SQL do
     over = "select c.id from input, {conversations} as c where #{condition}"
 
     counts =
-      for table <- ~w(iterations calls prompts history blobs),
+      for table <- ~w(iterations calls prompts history blobs arrivals),
           do:
             ", (select count(*) from {#{table}} as r where r.conversation_id = #{key}) as #{table}"
 
@@ -316,7 +394,9 @@ defmodule AshAgent.Store.SQL do
     calls: "key, attempt, epoch, state, started_at, ended_at, document",
     prompts: "id, number, kind, at, revision, document",
     history: "revision, epoch, owner, at, document",
-    blobs: "id, place, data"
+    blobs: "id, place, data",
+    waits: "key, since, deadline, whom, document",
+    arrivals: "key, number, kind, at, digest, revision, document"
   ]
 
   @doc "Another id for a conversation that nobody has claimed. Its context keeps the id that it knows, which the keys of its calls have."
@@ -382,14 +462,15 @@ defmodule AshAgent.Store.SQL do
     """)
   end
 
-  @doc "A page of those that run and are claimed, those first whose lease ends first."
+  @doc "A page of those that are claimed and run or have late results, those first whose lease ends first."
   def list_claimed(d, filters) do
     after_it = "(c.lease_until, c.id) > (#{time(d, field("after"))}, #{field("after_id")})"
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
 
     fix_input("""
     select #{summary(d, "c.")} from input, {conversations} as c
-    where c.lease_until is not null and c.status = 'running'#{conditions}
+    where c.lease_until is not null and (c.status = 'running' or exists (
+      select 1 from {arrivals} as a where a.conversation_id = c.id and a.revision is null))#{conditions}
     order by c.lease_until, c.id limit (select #{number("limit")} from input)
     """)
   end
@@ -404,14 +485,78 @@ defmodule AshAgent.Store.SQL do
   defp filter(d, :until, by, _after), do: "c.#{by} < #{time(d, field("until"))}"
   defp filter(_d, :after, _by, after_it), do: after_it
 
-  # Neither written since, nor waiting for a message.
+  # Neither written since, nor waiting for a message, or for a result that may still come.
   defp filter(d, :age, _by, _after) do
     since = time(d, field("age"))
 
+    new =
+      for table <- ~w(prompts arrivals) do
+        "and not exists (select 1 from {#{table}} as p where p.conversation_id = c.id and p.revision is null and p.at >= #{since})"
+      end
+
     """
-    c.updated_at < #{since} and not exists (select 1 from {prompts} as p
-      where p.conversation_id = c.id and p.revision is null and p.at >= #{since})
+    c.updated_at < #{since} #{Enum.join(new, " ")}
+      and not exists (select 1 from {waits} as w where w.conversation_id = c.id and w.deadline > #{now(d)})
     """
+  end
+
+  defp filter(_d, :waits_of, _by, _after), do: "w.conversation_id = #{@key}"
+  defp filter(_d, :whom, _by, _after), do: "w.whom = #{field("whom")}"
+  defp filter(d, :deadline, _by, _after), do: "w.deadline < #{time(d, field("deadline"))}"
+
+  @doc "What is known of the call that a result arrives for, and of the result that it has."
+  def late_call(_d) do
+    """
+    select c.revision, a.kind, a.digest,
+      (select 1 from {waits} as w where w.conversation_id = #{@key} and w.key = #{field("arrival")}) as waits,
+      (select j.state from {calls} as j where j.conversation_id = #{@key} and j.key = #{field("key")}
+        and j.attempt = #{number("attempt")}) as journal_state
+    from input cross join {conversations} as c
+      left join {arrivals} as a on a.conversation_id = #{@key} and a.key = #{field("arrival")}
+    where c.id = #{@key}
+    """
+  end
+
+  @doc "Results that have arrived and that the conversation does not have yet."
+  def arrivals(d) do
+    """
+    select a.key, #{iso(d, "a.at")} as at_text, cast(a.document as text) as document_text
+    from input, {arrivals} as a where a.conversation_id = #{@key} and a.revision is null order by a.at, a.number, a.key
+    """
+  end
+
+  @doc "A page of the calls that wait, those first that have waited longest, with the masks of their conversations."
+  def waits(d, filters) do
+    after_it =
+      "(w.since, w.conversation_id, w.key) > (#{time(d, field("after"))}, #{field("after_id")}, #{field("after_key")})"
+
+    conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
+    key = if :waits_of in filters, do: @key, else: "w.conversation_id"
+
+    fix_input("""
+    select w.conversation_id, w.key, #{iso(d, "w.since")} as since_text, #{iso(d, "w.deadline")} as deadline_text,
+      (select #{array(d, part(d, "m.document", ~w(view masks)))} from {branches} as m
+        where m.conversation_id = #{key}) as masks,
+      cast(w.document as text) as document_text
+    from input, {waits} as w where w.whom <> '' and #{unanswered(key)}#{conditions}
+    order by w.since, w.conversation_id, w.key limit (select #{number("limit")} from input)
+    """)
+  end
+
+  @doc "A page of the results that no conversation has taken, of those that nobody has claimed, those first that have waited longest."
+  def arrived(d, filters) do
+    after_it =
+      "(a.at, a.conversation_id, a.key) > (#{time(d, field("after"))}, #{field("after_id")}, #{field("after_key")})"
+
+    conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
+
+    fix_input("""
+    select a.conversation_id, a.key, #{iso(d, "a.at")} as at_text
+    from input, {arrivals} as a join {conversations} as c on c.id = a.conversation_id
+    where a.revision is null and c.status in ('idle', 'waiting')
+      and (c.owner is null or c.lease_until < #{now(d)})#{conditions}
+    order by a.at, a.conversation_id, a.key limit (select #{number("limit")} from input)
+    """)
   end
 
   @doc "Iterations that have all words of a query, those written last first, with the masks of their conversation."

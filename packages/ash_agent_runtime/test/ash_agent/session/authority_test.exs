@@ -638,7 +638,11 @@ defmodule AshAgent.Session.AuthorityTest do
     test "says who gave a turn another runtime context, and when, and nothing of it" do
       session = start(approval: fn _call, _context -> :ask end)
       pause(session, @guest)
-      assert notes(Session.context(session)) == [%{"given" => "prompt", "message" => [1, 0]}]
+
+      assert [%{"given" => "prompt", "message" => [1, 0], "as" => "sha256:" <> _} = note] =
+               notes(Session.context(session))
+
+      assert map_size(note) == 3
 
       ref = resume(session, [by: "ann"] ++ @boss)
       assert ran_as() == :boss

@@ -46,6 +46,25 @@ defmodule AshAgent.Store.CorpusTest do
     end
   end
 
+  @tag :p1_pgsql
+  @tag integrations: ["PostgreSQL", "p1_pgsql"]
+  test "PostgreSQL's tables go back to each version, and come again" do
+    {query, transaction} = PgSQL.connect!()
+    {:ok, _} = query.("drop schema if exists corpus_down cascade", [])
+    {:ok, _} = query.("create schema corpus_down", [])
+    store = Postgres.new({query, transaction}, prefix: "corpus_down")
+    {:ok, latest} = Migrations.migrate(store)
+
+    for version <- (latest - 1)..1 do
+      for statement <- Migrations.sql(latest, version, prefix: "corpus_down"),
+          do: {:ok, _} = query.(statement, [])
+
+      assert {:error, %{reason: {:schema, ^version, ^latest}}} = Migrations.check(store)
+      assert {:ok, ^latest} = Migrations.migrate(store)
+      assert :ok = Migrations.check(store)
+    end
+  end
+
   defp goes_on(store) do
     assert {:ok, %{metadata: %{user: 7}, status: :idle, epoch: 1} = kept} =
              Store.fetch(store, "talk")

@@ -135,7 +135,7 @@ defmodule AshAgent.Store.PartitionsTest do
       assert {now.epoch, now.revision, now.owner} == {before.epoch, before.revision, before.owner}
       assert now.value.__struct__.equal?(now.value, before.value)
 
-      for read <- [&Store.history/2, &Store.calls/2, &Store.waiting/2],
+      for read <- [&Store.history/2, &Store.calls/2, &Store.waiting/2, &Store.arrivals/2],
           do: assert(read.(parted, id) == read.(store, id))
     end
 

@@ -8,7 +8,7 @@ defmodule AshAgent.Store.PostgresConformanceTest do
 
   defp connect! do
     store = AshAgent.Store.Postgres.new(AshAgent.TestSupport.PgSQL.pool!())
-    {:ok, 3} = AshAgent.Store.Postgres.Migrations.migrate(store)
+    {:ok, 4} = AshAgent.Store.Postgres.Migrations.migrate(store)
     store
   end
 end

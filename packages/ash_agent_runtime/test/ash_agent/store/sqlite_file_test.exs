@@ -111,6 +111,11 @@ defmodule AshAgent.Store.SQLiteFileTest do
   defp may_scan?({:prune, _filters}, step),
     do: step in ["SCAN c", "SCAN c USING INDEX ash_agent_conversations_updated"]
 
+  defp may_scan?({:waits, filters}, step),
+    do: :after not in filters and step == "SCAN w USING INDEX ash_agent_waits_since"
+
+  defp may_scan?({:arrived, []}, step), do: step == "SCAN a USING INDEX ash_agent_arrivals_new"
+
   defp may_scan?(_key, _step), do: false
 
   test "rows are found by their keys, and a list of keys is read once", %{path: path} do
@@ -288,7 +293,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   test "tables of a newer release are refused", %{path: path} do
     store = open!(path)
     script(store, "pragma user_version = 7")
-    assert {:error, %Error{reason: {:schema, 7, 3}} = error} = SQLite.open(path)
+    assert {:error, %Error{reason: {:schema, 7, 4}} = error} = SQLite.open(path)
     assert Exception.message(error) =~ "newer release"
   end
 

@@ -14,7 +14,7 @@ defmodule AshAgent.Store.Conformance do
 
   alias AshAgent.Store.Conformance
 
-  @groups ~w(Conversations Chats Writers Claims Journal Runs Prompts) ++
+  @groups ~w(Conversations Chats Writers Claims Journal Runs Prompts Late) ++
             ~w(Finding Searching Media Erasing Hostile Model)
 
   @doc false

@@ -28,7 +28,15 @@ defmodule AshAgent.Store.Conformance.Erasing do
 
       # The forks have the iterations of what they come from.
       assert Map.delete(receipt, :ids) ==
-               %{conversations: 7, iterations: 7, calls: 1, prompts: 1, writes: 7, blobs: 0}
+               %{
+                 conversations: 7,
+                 iterations: 7,
+                 calls: 1,
+                 prompts: 1,
+                 writes: 7,
+                 blobs: 0,
+                 arrivals: 0
+               }
 
       assert Enum.sort(batches() |> Enum.flat_map(& &1.ids)) == ids
 

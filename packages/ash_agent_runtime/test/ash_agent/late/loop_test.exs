@@ -1,0 +1,746 @@
+defmodule AshAgent.Late.LoopTest do
+  use ExUnit.Case, async: true
+
+  alias AshAgent.{Context, Runtime, Session, Store}
+  alias AshAgent.Context.Calls
+
+  setup do
+    {:ok, store} = Store.SQLite.open(":memory:")
+    %{store: store}
+  end
+
+  # A tool that tells the test the key of its call, and returns what it is told.
+  defp late(opts \\ []) do
+    test = self()
+
+    run = fn arguments, tool_context ->
+      send(test, {:started, tool_context.arrival_key, arguments})
+      Keyword.get(opts, :return, {:later, deadline: 3_600_000, for: "ci"})
+    end
+
+    %{function: run, late: true}
+  end
+
+  defp call(name, id, arguments \\ %{}),
+    do: %{tool_calls: [%{id: id, name: name, arguments: arguments}]}
+
+  # A model that tells the test what it reads.
+  defp model(answers) do
+    test = self()
+    {:ok, agent} = Agent.start_link(fn -> answers end)
+
+    fn context ->
+      send(test, {:asked, Context.to_messages(context)})
+
+      case Agent.get_and_update(agent, &{List.first(&1), Enum.drop(&1, 1)}) do
+        nil -> {:ok, %{content: "nothing more"}}
+        text when is_binary(text) -> {:ok, %{content: text}}
+        answer -> {:ok, answer}
+      end
+    end
+  end
+
+  defp session(store, llm, opts \\ []) do
+    opts = Keyword.merge([llm: llm, store: store, id: "c1", tools: %{build: late()}], opts)
+    {:ok, session} = Session.start_link(opts)
+    session
+  end
+
+  defp key do
+    assert_receive {:started, key, _arguments}, 1_000
+    key
+  end
+
+  # The messages of the next request, as one text.
+  defp asked do
+    assert_receive {:asked, messages}, 1_000
+    inspect(messages, limit: :infinity, printable_limit: :infinity)
+  end
+
+  defp arrive(store, session, key, outcome, opts \\ [from: "ci"]) do
+    answer = Store.arrive(store, "c1", key, outcome, opts)
+    :ok = Session.take_arrivals(session)
+    answer
+  end
+
+  defp await(session, status) do
+    Enum.find(1..200, fn _ -> Session.status(session) == status || !Process.sleep(5) end) ||
+      flunk("never #{inspect(status)}: #{inspect(Session.status(session))}")
+  end
+
+  test "the turn goes on, ends, and the result begins another one", %{store: store} do
+    session = session(store, model([call("build", "a"), "I started the build.", "It is green."]))
+    {:ok, result} = Session.prompt(session, "Build it")
+    assert {result.status, result.output} == {:answered, "I started the build."}
+    key = key()
+    asked()
+    assert asked() =~ "still running"
+    assert [%{handle: ^key, for: "ci"}] = Calls.late_calls(result.context, :open)
+    assert {:ok, [%{state: :waiting}]} = Store.calls(store, "c1")
+
+    assert arrive(store, session, key, {:ok, "green"}) == {:ok, :kept}
+    assert asked() =~ "green"
+    await(session, :idle)
+    context = Session.context(session)
+    assert [%{state: :placed, from: "ci"}] = Calls.late_calls(context)
+    assert %{content: "It is green."} = List.last(Context.to_messages(context))
+    assert {:ok, []} = Store.arrivals(store, "c1")
+    assert {:ok, [%{state: :arrived}]} = Store.calls(store, "c1")
+    assert arrive(store, session, key, {:ok, "green"}) == {:ok, :again}
+    assert arrive(store, session, key, {:ok, "red"}) == {:error, :answered}
+    refute_receive {:asked, _}, 50
+  end
+
+  test "the model waits", %{store: store} do
+    session =
+      session(
+        store,
+        model([call("build", "a"), call("wait_for", "w", %{"calls" => ["a"]}), "It is green."])
+      )
+
+    {:ok, result} = Session.prompt(session, "Build it")
+    assert result.status == :waiting
+    assert Session.status(session) == :waiting
+    {:ok, kept} = Store.fetch(store, "c1")
+    assert kept.status == :waiting
+    key = key()
+    for _ <- 1..2, do: asked()
+    assert arrive(store, session, key, {:ok, "green"}) == {:ok, :kept}
+    text = asked()
+    assert text =~ "the result of build has come"
+    assert text =~ "green"
+    await(session, :idle)
+    assert %{content: "It is green."} = List.last(Context.to_messages(Session.context(session)))
+
+    assert Enum.all?(
+             1..Session.context(session).current_iteration,
+             &(Runtime.Late.woken(Session.context(session), &1) == nil)
+           )
+  end
+
+  # Store.arrive/5 within the tool.
+  defp hasty(store, outcome) do
+    late = late()
+
+    run = fn arguments, tool_context ->
+      answer = late.function.(arguments, tool_context)
+      {:ok, :kept} = Store.arrive(store, "c1", tool_context.arrival_key, outcome, from: "ci")
+      answer
+    end
+
+    %{late | function: run}
+  end
+
+  defp text(session),
+    do:
+      inspect(Context.to_messages(Session.context(session)),
+        limit: :infinity,
+        printable_limit: :infinity
+      )
+
+  defp last(session), do: List.last(Context.to_messages(Session.context(session))).content
+
+  defp woken(session) do
+    context = Session.context(session)
+    Enum.count(1..context.current_iteration, &Runtime.Late.woken(context, &1))
+  end
+
+  describe "a result that comes before the tool has returned" do
+    test "is read at the next step", %{store: store} do
+      session =
+        session(store, model([call("build", "a"), "It is green."]),
+          tools: %{build: hasty(store, {:ok, "green"})}
+        )
+
+      {:ok, result} = Session.prompt(session, "Build it")
+      assert result.output == "It is green."
+      asked()
+      assert asked() =~ "green"
+      assert woken(session) == 0
+      assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+
+    test "begins a turn if the turn ends there", %{store: store} do
+      opts = [tools: %{build: hasty(store, {:ok, "green"})}, when_late: :end]
+      session = session(store, model([call("build", "a"), "It is green."]), opts)
+      {:ok, result} = Session.prompt(session, "Build it")
+      assert {result.status, result.output} == {:waiting, nil}
+      asked()
+      assert asked() =~ "green"
+      await(session, :idle)
+      assert {last(session), woken(session)} == {"It is green.", 1}
+    end
+
+    test "is not waited for", %{store: store} do
+      opts = [tools: %{build: hasty(store, {:ok, "green"})}, when_late: :wait]
+      session = session(store, model([call("build", "a"), "It is green."]), opts)
+      {:ok, result} = Session.prompt(session, "Build it")
+      assert {result.status, result.output, woken(session)} == {:answered, "It is green.", 0}
+    end
+
+    test "is the result of a call whose tool fails after it", %{store: store} do
+      # The tool's own result is the first in the conversation; what came is noted.
+      tool = %{hasty(store, {:ok, "green"}) | late: true}
+      failing = %{tool | function: fn a, c -> tool.function.(a, c) && {:error, "no answer"} end}
+      session = session(store, model([call("build", "a"), "Failed."]), tools: %{build: failing})
+      {:ok, _result} = Session.prompt(session, "Build it")
+      assert text(session) =~ "no answer"
+      :ok = Session.take_arrivals(session)
+      await(session, :idle)
+    end
+  end
+
+  test "the turn ends, or waits until all have come", %{store: store} do
+    calls = %{
+      tool_calls: [
+        %{id: "a", name: "build", arguments: %{}},
+        %{id: "b", name: "build", arguments: %{}}
+      ]
+    }
+
+    session = session(store, model([calls, "Both."]), when_late: :wait)
+    {:ok, %{status: :waiting}} = Session.prompt(session, "Build both")
+    assert Session.status(session) == :waiting
+    keys = [key(), key()]
+    asked()
+    [one, two] = Enum.map(Calls.late_calls(Session.context(session), :open), & &1.handle)
+    assert Enum.sort([one, two]) == Enum.sort(keys)
+    {:ok, :kept} = arrive(store, session, one, {:ok, "first"})
+    refute_receive {:asked, _}, 50
+    assert Session.status(session) == :waiting
+    {:ok, :kept} = arrive(store, session, two, {:error, "second"})
+    assert asked() =~ ~r/first.*second/s
+    await(session, :idle)
+    assert {last(session), woken(session)} == {"Both.", 0}
+  end
+
+  describe "a model that waits" do
+    defp waiting(store, opts \\ []) do
+      answers = [call("build", "a"), call("wait_for", "w"), "After it.", "More."]
+      session = session(store, model(answers), opts)
+      {:ok, %{status: :waiting}} = Session.prompt(session, "Build it")
+      for _ <- 1..2, do: asked()
+      {session, key()}
+    end
+
+    test "reads a prompt at once, and the result later", %{store: store} do
+      {session, key} = waiting(store)
+      {:ok, %{output: "After it."}} = Session.prompt(session, "stop")
+      assert asked() =~ ~r/a message came.*a: build is still running.*stop/s
+      assert Session.status(session) == :idle
+      {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+      assert asked() =~ "green"
+      await(session, :idle)
+      assert {last(session), woken(session)} == {"More.", 1}
+    end
+
+    test "reads a message of steer/3 in the same turn", %{store: store} do
+      {session, _key} = waiting(store)
+      assert Session.steer(session, "stop") == :ok
+      assert asked() =~ ~r/a message came.*stop/s
+      await(session, :idle)
+      assert last(session) == "After it."
+    end
+
+    test "is cancelled", %{store: store} do
+      {session, key} = waiting(store)
+      assert Session.cancel(session) == :ok
+      assert Session.status(session) == :idle
+      assert text(session) =~ "cancelled"
+      {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+      assert asked() =~ "green"
+    end
+
+    test "goes on in another life", %{store: store} do
+      for how <- [:before, :after] do
+        id = Atom.to_string(how)
+        {session, key} = waiting(store, id: id)
+        GenServer.stop(session)
+        if how == :before, do: {:ok, :kept} = Store.arrive(store, id, key, {:ok, "green"})
+        again = session(store, model(["It is green."]), id: id)
+
+        if how == :after do
+          assert Session.status(again) == :waiting
+          refute_receive {:asked, _}, 50
+          {:ok, :kept} = Store.arrive(store, id, key, {:ok, "green"})
+          :ok = Session.take_arrivals(again)
+        end
+
+        assert asked() =~ "green"
+        await(again, :idle)
+        assert {last(again), woken(again)} == {"It is green.", 0}
+        {:ok, writes} = Store.history(store, id)
+        refute Enum.any?(writes, &match?(%{note: %{resumed: _}}, &1))
+      end
+    end
+
+    test "does not wait for calls without a result to come", %{store: store} do
+      answers = [
+        call("wait_for", "v", %{"calls" => ["none"]}),
+        call("build", "a"),
+        call("wait_for", "w", %{"calls" => ["a", "none"]})
+      ]
+
+      answers = answers ++ [call("wait_for", "x", %{"calls" => ["a"]}), "Done."]
+      session = session(store, model(answers))
+      {:ok, %{status: :waiting}} = Session.prompt(session, "Go")
+      assert text(session) =~ "none: no call of this id waits"
+      key = key()
+      {:ok, :kept} = arrive(store, session, key, {:cancelled, "nobody builds"})
+      await(session, :idle)
+      assert last(session) == "Done."
+      assert text(session) =~ "a: it was cancelled"
+    end
+
+    test "waits no longer than it says", %{store: store} do
+      answers = [call("build", "a"), call("wait_for", "w", %{"seconds" => 1}), "Too late."]
+      session = session(store, model(answers))
+      {:ok, %{status: :waiting}} = Session.prompt(session, "Build it")
+      Process.sleep(1_100)
+      {:ok, _rows} = Store.expire_waiting(store)
+      :ok = Session.take_arrivals(session)
+      await(session, :idle)
+      assert last(session) == "Too late."
+      assert text(session) =~ "the time is over"
+      assert [%{state: :open}] = Calls.late_calls(Session.context(session))
+      assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+  end
+
+  test "a call that was called off begins no turn, and the next one reads it", %{store: store} do
+    session = session(store, model([call("build", "a"), "Started.", "I see."]))
+    {:ok, _} = Session.prompt(session, "Build it")
+    key = key()
+    {:ok, :kept} = arrive(store, session, key, {:cancelled, "nobody builds"}, from: "ann")
+    assert {:ok, []} = Store.arrivals(store, "c1")
+    assert arrive(store, session, key, {:ok, "green"}) == {:error, :cancelled}
+    for _ <- 1..2, do: asked()
+    refute_receive {:asked, _}, 50
+    {:ok, %{output: "I see."}} = Session.prompt(session, "And?")
+    assert asked() =~ "nobody builds"
+    assert Calls.tool_call_status(Session.context(session), "a") == :cancelled
+  end
+
+  test "subscribers and functions hear of it", %{store: store} do
+    test = self()
+
+    on_event = fn name, _measured, metadata ->
+      send(test, {Enum.take(name, -2), Map.take(metadata, [:status, :tool_call_id])})
+    end
+
+    session =
+      session(store, model([call("build", "a"), "Started.", "Green."]), on_event: on_event)
+
+    {:ok, ref, _snapshot} = Session.subscribe(session)
+    {:ok, _} = Session.prompt(session, "Build it")
+    assert_receive {[:tool, :stop], %{status: :waiting, tool_call_id: "a"}}
+    {:ok, :kept} = arrive(store, session, key(), {:ok, "green"})
+    assert_receive {[:tool, :arrival], %{status: :ok, tool_call_id: "a"}}
+
+    assert_receive {Session, ^ref, _number,
+                    {:event, [:tool, :arrival], _, %{tool: "build", tool_call_id: "a"}}}
+
+    await(session, :idle)
+  end
+
+  describe "a question that does not wait" do
+    defp asking(store, opts) do
+      tool = Runtime.AskUser.tool([late: true, for: "ann"] ++ opts)
+      question = %{"question" => "Which seat?"}
+      llm = model([call("ask_user", "q", question), "I asked.", "Booked."])
+      session = session(store, llm, tools: [tool], approval: fn _, _ -> :ask end)
+      {:ok, %{output: "I asked."}} = Session.prompt(session, "Book a seat")
+      session
+    end
+
+    test "is answered by answer/4, which begins a turn", %{store: store} do
+      session = asking(store, choices: ["window", "aisle"])
+      assert [%{for: "ann", state: :open}] = Calls.late_calls(Session.context(session))
+
+      assert {:error, %Context.Error{reason: {:invalid, [:answer], _}}} =
+               Session.answer(session, "q", "roof")
+
+      assert Session.answer(session, "q", "aisle", by: "ann") == :ok
+      await(session, :idle)
+      assert [%{result: {:ok, "aisle"}, from: "ann"}] = Calls.late_calls(Session.context(session))
+      assert last(session) == "Booked."
+      assert {:error, %Context.Error{}} = Session.answer(session, "q", "window")
+    end
+
+    test "takes a form", %{store: store} do
+      form = %{
+        "type" => "object",
+        "properties" => %{"row" => %{"type" => "integer"}},
+        "required" => ["row"]
+      }
+
+      session = asking(store, form: form)
+      assert Session.answer(session, "q", %{"row" => "7"}) == :ok
+      await(session, :idle)
+      assert [%{result: {:ok, %{"row" => 7}}}] = Calls.late_calls(Session.context(session))
+    end
+
+    test "and nobody answers another late call", %{store: store} do
+      session = session(store, model([call("build", "a"), "Started."]))
+      {:ok, _} = Session.prompt(session, "Build it")
+
+      assert {:error, %Context.Error{reason: {:not_a_question, "a"}}} =
+               Session.answer(session, "a", "green")
+
+      assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+  end
+
+  test "a deadline that passes is a result", %{store: store} do
+    session =
+      session(store, model([call("build", "a"), "Started.", "Nobody came."]),
+        tools: %{build: late(return: {:later, deadline: 1})}
+      )
+
+    {:ok, _result} = Session.prompt(session, "Build it")
+    Process.sleep(10)
+    assert {:ok, [_row]} = Store.expire_waiting(store)
+    :ok = Session.take_arrivals(session)
+    await(session, :idle)
+    assert last(session) == "Nobody came."
+    assert text(session) =~ "no result came until the deadline"
+  end
+
+  describe "who is woken" do
+    @ann [runtime_context: %{actor: %{id: "ann"}}, metadata: %{user: "ann"}]
+    @bob [runtime_context: %{actor: %{id: "bob"}}, metadata: %{user: "bob"}]
+
+    # Tells as whom it runs.
+    defp who do
+      test = self()
+      fn _arguments, tool_context -> send(test, {:ran_as, tool_context.actor}) && {:ok, "ok"} end
+    end
+
+    defp tools, do: %{build: late(), look: who()}
+
+    test "a turn of whoever asked, one for each", %{store: store} do
+      answers = [call("build", "a"), "Started.", call("build", "b"), "Started, too."]
+      answers = answers ++ [call("look", "c"), "For one.", call("look", "d"), "For the other."]
+      session = session(store, model(answers), tools: tools())
+      {:ok, _} = Session.prompt(session, "Build it", @ann)
+      one = key()
+      {:ok, _} = Session.prompt(session, "Build mine", @bob)
+      two = key()
+      {:ok, :kept} = Store.arrive(store, "c1", two, {:ok, "two"})
+      {:ok, :kept} = Store.arrive(store, "c1", one, {:ok, "one"})
+      :ok = Session.take_arrivals(session)
+      await(session, :idle)
+      assert_receive {:ran_as, %{id: "bob"}}
+      assert_receive {:ran_as, %{id: "ann"}}
+      assert woken(session) == 2
+    end
+
+    test "nobody else's rights, so it waits and says what is missing", %{store: store} do
+      session =
+        session(store, model([call("build", "a"), "Started.", "An answer."]), tools: tools())
+
+      {:ok, _} = Session.prompt(session, "Build it", @ann)
+      key = key()
+      {:ok, _} = Session.prompt(session, "Something else", @bob)
+      GenServer.stop(session)
+      for _ <- 1..3, do: asked()
+      again = session(store, model([call("look", "c"), "Green."]), tools: tools())
+      {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
+      await(again, :parked)
+      refute_receive {:asked, _}, 20
+      {:ok, kept} = Store.fetch(store, "c1")
+
+      assert {:ok, %{reason: %{reason: :missing_runtime_context}}} =
+               Session.Parked.fetch(store, kept)
+
+      assert {:error, %{reason: {:missing_option, :runtime_context}}} = Session.resume(again)
+      {:ok, result} = Session.resume(again, Keyword.take(@ann, [:runtime_context]))
+      assert result.output == "Green."
+      assert_receive {:ran_as, %{id: "ann"}}
+    end
+
+    test "is found again by the message that asked", %{store: store} do
+      session =
+        session(store, model([call("build", "a"), "Started.", "An answer."]), tools: tools())
+
+      {:ok, _} = Session.prompt(session, "Build it", @ann)
+      key = key()
+      {:ok, _} = Session.prompt(session, "Something else", @bob)
+      GenServer.stop(session)
+      restore = fn %{user: user} -> {:ok, %{actor: %{id: user}}} end
+
+      again =
+        session(store, model([call("look", "c"), "Green."]),
+          tools: tools(),
+          restore_context: restore
+        )
+
+      {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
+      assert_receive {:ran_as, %{id: "ann"}}, 1_000
+    end
+
+    test "during somebody else's turn it waits for its end", %{store: store} do
+      test = self()
+      slow = fn _ -> send(test, {:slow, self()}) && receive(do: (:go -> {:ok, "slow"})) end
+
+      answers = [
+        call("build", "a"),
+        "Started.",
+        call("slow", "s"),
+        "Slow is done.",
+        call("look", "c"),
+        "Green."
+      ]
+
+      session = session(store, model(answers), tools: Map.put(tools(), :slow, slow))
+      {:ok, _} = Session.prompt(session, "Build it", @ann)
+      key = key()
+      {:ok, _ref} = Session.prompt_async(session, "Slowly", @bob)
+      assert_receive {:slow, pid}, 1_000
+      {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+      for _ <- 1..3, do: asked()
+      send(pid, :go)
+      refute asked() =~ "green"
+      assert asked() =~ "green"
+      assert_receive {:ran_as, %{id: "ann"}}, 1_000
+      await(session, :idle)
+      assert woken(session) == 1
+    end
+
+    test "during a turn of the same person it is read at the next step", %{store: store} do
+      test = self()
+      slow = fn _ -> send(test, {:slow, self()}) && receive(do: (:go -> {:ok, "slow"})) end
+      answers = [call("build", "a"), "Started.", call("slow", "s"), "Both."]
+      session = session(store, model(answers), tools: Map.put(tools(), :slow, slow))
+      {:ok, _} = Session.prompt(session, "Build it", @ann)
+      key = key()
+      {:ok, ref} = Session.prompt_async(session, "Slowly", @ann)
+      assert_receive {:slow, pid}, 1_000
+      {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+      send(pid, :go)
+      assert_receive {Session, ^ref, {:ok, %{output: "Both."}}}, 1_000
+      assert text(session) =~ "green"
+      assert woken(session) == 0
+    end
+
+    test "so many times an hour", %{store: store} do
+      n = 4
+
+      answers =
+        Enum.flat_map(1..n, &[call("build", "a#{&1}"), "Started."]) ++ List.duplicate("Woken.", n)
+
+      session = session(store, model(answers), max_wakes: 2)
+
+      keys =
+        for _ <- 1..n do
+          {:ok, _} = Session.prompt(session, "Build it")
+          key()
+        end
+
+      for key <- keys do
+        {:ok, :kept} = arrive(store, session, key, {:ok, key})
+        await(session, :idle)
+      end
+
+      assert woken(session) == 2
+      assert {:ok, [_, _]} = Store.arrivals(store, "c1")
+      # Whoever writes reads the others.
+      {:ok, _} = Session.prompt(session, "And?")
+      assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+
+    test "has the type of the turn that made the call, and its approval", %{store: store} do
+      typed = [output: [state: :string]]
+      answers = [call("build", "a"), ~s({"state": "started"}), ~s({"state": "green"})]
+      session = session(store, model(answers), typed ++ [output_mode: :text])
+      {:ok, %{output: %{state: "started"}}} = Session.prompt(session, "Build it")
+      key = key()
+      GenServer.stop(session)
+      again = session(store, model(["x"]))
+      {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
+      await(again, :parked)
+      {:ok, kept} = Store.fetch(store, "c1")
+
+      assert {:ok, %{reason: %{reason: :missing_option, option: :output}}} =
+               Session.Parked.fetch(store, kept)
+
+      approving =
+        session(store, model([call("build", "a"), "Started."]),
+          id: "c2",
+          approval: fn _, _ -> :approve end
+        )
+
+      {:ok, _} = Session.prompt(approving, "Build it")
+      key = key()
+      GenServer.stop(approving)
+      again = session(store, model(["x"]), id: "c2")
+      {:ok, :kept} = Store.arrive(store, "c2", key, {:ok, "green"})
+      :ok = Session.take_arrivals(again)
+      await(again, :parked)
+      {:ok, kept} = Store.fetch(store, "c2")
+
+      assert {:ok, %{reason: %{reason: :missing_option, option: :approval}}} =
+               Session.Parked.fetch(store, kept)
+    end
+  end
+
+  describe "a call that was started when the machine stopped" do
+    defp killed(store, opts \\ []) do
+      test = self()
+
+      stuck = fn _arguments, context ->
+        send(test, {:started, context.arrival_key, self()}) && Process.sleep(:infinity)
+      end
+
+      Process.flag(:trap_exit, true)
+
+      session =
+        session(
+          store,
+          model([call("build", "a")]),
+          [tools: %{build: %{function: stuck, late: true}}] ++ opts
+        )
+
+      {:ok, _ref} = Session.prompt_async(session, "Build it")
+      key = key()
+      Process.exit(session, :kill)
+      assert_receive {:EXIT, ^session, :killed}
+      asked()
+      key
+    end
+
+    test "has the result that came", %{store: store} do
+      key = killed(store)
+      {:ok, :kept} = Store.arrive(store, "c1", key, {:ok, "green"})
+      again = session(store, model(["Green."]))
+      assert asked() =~ "green"
+      await(again, :idle)
+      assert {:ok, []} = Store.arrivals(store, "c1")
+      assert {:ok, [%{state: :arrived}]} = Store.calls(store, "c1")
+      refute_received {:started, _, _}
+    end
+
+    test "waits for one that may come", %{store: store} do
+      key = killed(store)
+      again = session(store, model(["It may be running.", "Green."]))
+      assert asked() =~ "still running"
+      await(again, :idle)
+      {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
+      assert asked() =~ "green"
+      await(again, :idle)
+      assert last(again) == "Green."
+      refute_received {:started, _, _}
+    end
+  end
+
+  test "a late tool needs a store, and is for no sub-agent", %{store: store} do
+    llm = fn _ -> {:ok, %{content: "ok"}} end
+
+    assert_raise ArgumentError, ~r/"build" has :late, which needs the option :store/, fn ->
+      Runtime.run(Context.new("Hi"), llm: llm, tools: %{build: late()})
+    end
+
+    assert_raise ArgumentError, ~r/"build" has :late, which needs the option :store/, fn ->
+      Session.start_link(llm: llm, tools: %{build: late()})
+    end
+
+    assert_raise ArgumentError, ~r/"build" has :late, which a sub-agent/, fn ->
+      Runtime.SubAgent.tool(name: "sub", llm: llm, tools: %{build: late()})
+    end
+
+    tools = fn -> %{build: late()} end
+
+    assert {:error, %{reason: {:tools_exception, :error, _}}} =
+             Runtime.run(Context.new("Hi"), llm: llm, tools: tools)
+
+    sub = Runtime.SubAgent.tool(name: "sub", llm: llm, tools: tools)
+    session = session(store, model([call("sub", "s", %{"task" => "x"}), "Done."]), tools: [sub])
+    assert {:ok, _} = Session.prompt(session, "Go")
+    refute_received {:started, _, _}
+  end
+
+  test "a run without a session takes what has come", %{store: store} do
+    {:ok, kept} = Store.create(store, Context.new("Build it", id: "c1"), owner: "a")
+    opts = [store: store, tools: %{build: late()}]
+
+    {:ok, result} =
+      Runtime.run(kept.value, [llm: model([call("build", "a"), "Started."]), kept: kept] ++ opts)
+
+    key = key()
+
+    {:ok, result} =
+      Runtime.run(result.context, [llm: model(["never"]), kept: result.kept] ++ opts)
+
+    assert result.output == "Started."
+    {:ok, :kept} = Store.arrive(store, "c1", key, {:ok, "green"}, from: "ci")
+
+    {:ok, result} =
+      Runtime.run(result.context, [llm: model(["It is green."]), kept: result.kept] ++ opts)
+
+    assert result.output == "It is green."
+    assert {:ok, []} = Store.arrivals(store, "c1")
+  end
+
+  test "hooks and the type of the tool see what comes", %{store: store} do
+    hook = fn call, result, _context ->
+      if(call.name == "build" and match?({:ok, _}, result),
+        do: {:ok, {:ok, "redacted"}},
+        else: :ok
+      )
+    end
+
+    tools = %{build: Map.put(late(), :returns, :integer)}
+
+    session =
+      session(
+        store,
+        model([call("build", "a"), "Started.", "1", call("build", "b"), "Started.", "2"]),
+        tools: tools,
+        after_tool: hook
+      )
+
+    {:ok, _} = Session.prompt(session, "Build it")
+    {:ok, :kept} = arrive(store, session, key(), {:ok, 7})
+    await(session, :idle)
+    assert text(session) =~ "redacted"
+    {:ok, _} = Session.prompt(session, "Again")
+    {:ok, :kept} = arrive(store, session, key(), {:ok, "not a number"})
+    await(session, :idle)
+    assert text(session) =~ "does not fit its schema"
+    refute text(session) =~ "not a number"
+  end
+
+  test "what a tool says of the result has to be right", %{store: store} do
+    for return <- [{:later, []}, {:later, for: "x", deadline: ~U[2020-01-01 00:00:00Z]}] do
+      id = inspect(return)
+
+      session =
+        session(store, model([call("build", "a"), "ok"]),
+          id: id,
+          tools: %{build: late(return: return)}
+        )
+
+      {:ok, _} = Session.prompt(session, "Go")
+      assert [%{state: :open, deadline: %DateTime{}}] = Calls.late_calls(Session.context(session))
+    end
+
+    for return <- [
+          {:later, :soon},
+          {:later, deadline: "soon"},
+          {:later, when: 1},
+          {:later, deadline: -1}
+        ] do
+      id = inspect(return)
+
+      session =
+        session(store, model([call("build", "a"), "ok"]),
+          id: id,
+          tools: %{build: late(return: return)}
+        )
+
+      {:ok, _} = Session.prompt(session, "Go")
+      assert text(session) =~ "the tool did not say {:later"
+      assert {:ok, [%{state: :error}]} = Store.calls(store, id)
+    end
+  end
+end
