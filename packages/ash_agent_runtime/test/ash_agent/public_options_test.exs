@@ -126,6 +126,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Sessions, :answer} => [:sessions, "c1", "a", "yes"],
       {Sessions, :deny} => [:sessions, "c1", "a", nil],
       {Sessions, :subscribe} => [:sessions, "c1"],
+      {Sessions, :fork} => [:sessions, "c1", "c2"],
       {Sessions, :drain} => [:sessions],
       {Sessions, :overview} => [store()],
       {Sessions, :print_overview} => [store()],
