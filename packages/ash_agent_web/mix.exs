@@ -27,7 +27,9 @@ defmodule AshAgentWeb.MixProject do
     ]
   end
 
-  def application, do: [extra_applications: [:logger] ++ libraries()]
+  def application do
+    [mod: {AshAgent.Door.Application, []}, extra_applications: [:logger] ++ libraries()]
+  end
 
   # Doors need neither Phoenix nor Ash. In a checkout where Hex is missing, and no application has these, they are all there is.
   defp whole?, do: Code.ensure_loaded?(Hex) or Mix.env() not in [:dev, :test]

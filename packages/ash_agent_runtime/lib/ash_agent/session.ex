@@ -190,8 +190,8 @@ defmodule AshAgent.Session do
   for. Without one, the `stored` of an error says whether the message may have been stored, see `AshAgent.Runtime.Error`.
 
   Returns `{:paused, %AshAgent.Runtime.Paused{}}` if calls need a decision, `{:error, %AshAgent.Runtime.Error{}}` if the
-  run failed, `{:error, %AshAgent.Context.Error{}}` if the input is not valid, and `{:error, :busy}` or `{:error,
-  :paused}` if the session is busy or paused. Calls without results from an earlier life of the session are interrupted
+  run failed, `{:error, %AshAgent.Context.Error{}}` if the input is not valid, `{:error, :busy}` or `{:error,
+  :paused}` if the session is busy or paused, and `{:error, :moved}` if somebody was quicker (`:after`). Calls without results from an earlier life of the session are interrupted
   first.
 
   ## Options
@@ -209,7 +209,7 @@ defmodule AshAgent.Session do
   @spec prompt(session(), input(), keyword()) ::
           {:ok, Result.t()}
           | {:paused, Paused.t()}
-          | {:error, Error.t() | Context.Error.t() | :busy | :paused | :draining}
+          | {:error, Error.t() | Context.Error.t() | :busy | :moved | :paused | :draining}
   def prompt(session, input, opts \\ [])
       when is_server(session) and (is_binary(input) or is_list(input) or is_map(input)) do
     {await, opts} = opts |> Options.validate!(:prompt) |> Keyword.pop!(:await)
@@ -221,7 +221,7 @@ defmodule AshAgent.Session do
 
   They are `{AshAgent.Session, ref, {:context, context}}` for every new context, and finally `{AshAgent.Session, ref,
   reply}` with the result of `prompt/3`. Returns `{:error, :busy}` or `{:error, :paused}` if the session is busy or
-  paused. Takes `:metadata`, `:key` and `:runtime_context` as `prompt/3` does.
+  paused. Takes `:metadata`, `:key`, `:after` and `:runtime_context` as `prompt/3` does.
 
   When a session ends, it sends nothing more. To notice that, monitor it:
 
@@ -244,7 +244,7 @@ defmodule AshAgent.Session do
   """
   @doc since: "0.1.0"
   @spec prompt_async(session(), input(), keyword()) ::
-          {:ok, reference()} | {:error, :busy | :paused | :draining}
+          {:ok, reference()} | {:error, :busy | :moved | :paused | :draining}
   def prompt_async(session, input, opts \\ [])
       when is_server(session) and (is_binary(input) or is_list(input) or is_map(input)) do
     opts = Options.validate!(opts, :prompt_async)

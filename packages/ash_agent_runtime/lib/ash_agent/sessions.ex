@@ -42,6 +42,7 @@ defmodule AshAgent.Sessions do
   use Supervisor
 
   alias AshAgent.{Context, LLM, Options, Session, Store}
+  alias AshAgent.Runtime.Journal
   alias AshAgent.Sessions.{Arrivals, Error, Node, Overview, Router}
 
   @own Options.schema([
@@ -73,6 +74,11 @@ defmodule AshAgent.Sessions do
             "milliseconds that runs get to finish their current step. Then they are killed: the model is asked again elsewhere, and " <>
               "the outcome of running tool calls is unknown. Defaults to `:drain` of this supervisor."}
          ])
+
+  @fork Options.schema([
+          {:to, {:or, [:pos_integer, nil]}, [type_doc: "`t:pos_integer/0`"],
+           "the number of the last iteration that the fork has. Defaults to the current one."}
+        ])
 
   @type sessions :: atom()
   @type id :: Store.id()
@@ -175,7 +181,8 @@ defmodule AshAgent.Sessions do
   @spec prompt(sessions(), id(), Session.input(), keyword()) ::
           {:ok, AshAgent.Runtime.Result.t()}
           | {:paused, AshAgent.Runtime.Paused.t()}
-          | {:error, Error.t() | AshAgent.Runtime.Error.t() | Context.Error.t() | :busy | :paused}
+          | {:error,
+             Error.t() | AshAgent.Runtime.Error.t() | Context.Error.t() | :busy | :moved | :paused}
   def prompt(sessions, id, input, opts \\ [])
       when is_server(sessions) and is_binary(id) and is_input(input),
       do: request(sessions, id, :create, :prompt, [input], opts)
@@ -199,7 +206,8 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec prompt_async(sessions(), id(), Session.input(), keyword()) ::
-          {:ok, reference()} | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy | :paused}
+          {:ok, reference()}
+          | {:error, Error.t() | AshAgent.Runtime.Error.t() | :busy | :moved | :paused}
   def prompt_async(sessions, id, input, opts \\ [])
       when is_server(sessions) and is_binary(id) and is_input(input),
       do: request(sessions, id, :create, :prompt_async, [input], opts)
@@ -455,6 +463,46 @@ defmodule AshAgent.Sessions do
   @spec context(sessions(), id()) :: {:ok, Context.t()} | {:error, Error.t()}
   def context(sessions, id) when is_server(sessions) and is_binary(id),
     do: Router.ask(sessions, id, :find, &{:ok, Session.context(&1)})
+
+  @doc """
+  Makes a new conversation that goes on from an iteration of another one, stores it, and returns `{:ok, context}`.
+
+  It is a fork, see `AshAgent.Context.fork/2`, whose id is `fork`. The other conversation may be running and is not changed. If the id is taken, the
+  error is `{:store_error, :exists}`.
+
+  ## Options
+
+  #{Options.docs(@fork)}
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Forks, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> for text <- ["One", "Two"], do: {:ok, _} = AshAgent.Sessions.prompt(Example.Forks, "c1", text)
+      iex> {:ok, fork} = AshAgent.Sessions.fork(Example.Forks, "c1", "c2", to: 1)
+      iex> {fork[:id], fork[:origin], AshAgent.Context.count_messages(fork)}
+      {"c2", %{id: "c1", iteration: 1}, 2}
+  """
+  @doc since: "0.1.0"
+  @spec fork(sessions(), id(), id(), keyword()) ::
+          {:ok, Context.t()}
+          | {:error, Error.t() | Context.Error.t() | {:store_error, term()}}
+  def fork(sessions, id, fork, opts \\ [])
+      when is_server(sessions) and is_binary(id) and is_binary(fork) do
+    opts = Options.validate!(opts, @fork)
+
+    with {:ok, context} <- context(sessions, id) do
+      fork =
+        context
+        |> Context.rewind(to: opts[:to] || context.current_iteration)
+        |> Context.fork(id: fork)
+
+      store = Node.config!(sessions).store
+      with {:ok, _kept} <- Journal.ask(fn -> Store.create(store, fork) end), do: {:ok, fork}
+    end
+  rescue
+    error in Context.Error -> {:error, error}
+  end
 
   @doc """
   Returns `{:ok, snapshot}` with the context and the current answer, see `AshAgent.Session.snapshot/1`.

@@ -138,6 +138,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
       {Sessions, :answer} => [:sessions, "c1", "a", "yes"],
       {Sessions, :deny} => [:sessions, "c1", "a", nil],
       {Sessions, :subscribe} => [:sessions, "c1"],
+      {Sessions, :fork} => [:sessions, "c1", "c2"],
       {Sessions, :drain} => [:sessions],
       {Sessions, :arrive} => [:sessions, "c1", "k", {:ok, 1}],
       {Sessions, :cancel_call} => [:sessions, "c1", "k"],

@@ -56,6 +56,22 @@ defmodule AshAgent.SessionsTest do
     assert {:ok, %{context: %Context{}}} = Sessions.snapshot(sessions, "c")
   end
 
+  test "a conversation goes on from an earlier iteration under another id", %{store: store} do
+    sessions = start(store)
+    for text <- ["one", "two"], do: {:ok, _} = Sessions.prompt(sessions, "c", text)
+    assert {:ok, fork} = Sessions.fork(sessions, "c", "d", to: 1)
+    assert fork[:origin] == %{id: "c", iteration: 1}
+    assert {:ok, %Result{context: context}} = Sessions.prompt(sessions, "d", "three")
+    assert texts(context) == ["one", "re: one", "three", "re: three"]
+    assert {:ok, context} = Sessions.context(sessions, "c")
+    assert texts(context) == ["one", "re: one", "two", "re: two"]
+
+    assert {:error, {:store_error, :exists}} = Sessions.fork(sessions, "c", "d")
+    assert {:error, %Context.Error{}} = Sessions.fork(sessions, "c", "e", to: 7)
+    assert {:error, %Sessions.Error{reason: :not_found}} = Sessions.fork(sessions, "none", "e")
+    assert_raise ArgumentError, ~r/:to/, fn -> Sessions.fork(sessions, "c", "e", to: 0) end
+  end
+
   test "only prompts create a conversation", %{store: store} do
     sessions = start(store)
 

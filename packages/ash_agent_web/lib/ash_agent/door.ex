@@ -51,6 +51,16 @@ defmodule AshAgent.Door do
   with the next session of the conversation. Each stream ends with `finish`, `error` or `abort`, and then `[DONE]`; of AG-UI with `RUN_FINISHED` or
   `RUN_ERROR`. A client of AG-UI comes back by sending its last message again, which is said once: it gets the messages before it, and the whole turn.
 
+  ## Coming back
+
+  Each event has an id, which is the same for all clients: the life of the session, the turn, the number of the session's change, and the place in what
+  became of that. `GET /ID/stream` with the header `last-event-id` streams what comes behind that event, for as long as the door's node has it: the last
+  2,000 to 4,000 changes, or 4 to 8 MB, of the turn, until a minute after its end. Otherwise the turn comes as a whole, with the same ids of messages and blocks, also
+  a turn that has ended, and without any id the turn that runs. An id is only asked about in the conversation that `:identify` allows.
+
+  All clients of a turn on a node share one process that hears the session and writes each event once for each protocol. A client that
+  reads slowly costs nobody anything. If it falls behind what is kept, it gets a comment, `: behind`, and then what the conversation has more than it was told.
+
   ## Who may
 
   `:identify` gets each request, as `call/2` has it, with the id of the conversation that the page `asks` for, and returns
@@ -81,7 +91,7 @@ defmodule AshAgent.Door do
 
   alias AshAgent.{Context, Session, Sessions}
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.{AGUI, AISDK, Reader, Stream}
+  alias AshAgent.Door.{AGUI, AISDK, Client, Mark, Reader, Stream}
 
   @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
 
@@ -198,7 +208,7 @@ defmodule AshAgent.Door do
          :ok <- check_site(door, request),
          {:ok, asks, order, run} <- read(door, action, request),
          {:ok, identity} <- identify(door, Map.put(request, :asks, asks)),
-         {:ok, response} <- act(put_opts(door, run: run), order, identity) do
+         {:ok, response} <- act(put_opts(door, run: run, since: since(request)), order, identity) do
       response
     else
       {:error, kind} -> refuse(kind)
@@ -214,6 +224,10 @@ defmodule AshAgent.Door do
   defp route(%{method: "GET", path: [_id, "messages"]}), do: {:ok, :messages}
   defp route(%{path: path}) when path == [], do: {:error, :method}
   defp route(_other), do: {:error, :not_found}
+
+  # Whose connection was lost says what came last.
+  defp since(%{method: "GET"} = request), do: request |> header("last-event-id") |> Mark.parse()
+  defp since(_other), do: nil
 
   ## The site that asks
 
@@ -259,8 +273,12 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp read(_door, action, %{path: [id, _]}),
-    do: if(id?(id), do: {:ok, id, action, %{}}, else: {:error, :not_found})
+  # A stream that nobody has sent a run for has one of its own.
+  defp read(_door, action, %{path: [id, _]}) do
+    if id?(id),
+      do: {:ok, id, action, %{thread: id, run: random(), version: "1.0"}},
+      else: {:error, :not_found}
+  end
 
   defp json?(request) do
     type = header(request, "content-type") || ""
@@ -296,11 +314,16 @@ defmodule AshAgent.Door do
 
   defp act(door, :stream, %{conversation: id}) do
     with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
-      if stream.status == :running do
-        {:ok, stream(door, Stream.bytes(stream))}
-      else
-        Stream.close(stream)
-        {:ok, {204, @hidden, ""}}
+      case rest(stream, door.opts[:since]) do
+        {:ok, bytes} ->
+          {:ok, stream(door, bytes)}
+
+        :nothing when stream.status == :running ->
+          {:ok, stream(door, Stream.bytes(stream))}
+
+        :nothing ->
+          Stream.close(stream)
+          {:ok, {204, @hidden, ""}}
       end
     end
   end
@@ -326,6 +349,24 @@ defmodule AshAgent.Door do
           Stream.close(stream)
           error
       end
+    end
+  end
+
+  ## Coming back
+
+  # What comes behind an event. Where nobody knows the event, that turn comes as a whole.
+  defp rest(_stream, nil), do: :nothing
+
+  defp rest(%{context: context, door: door} = stream, {{_life, turn, _number, _tag}, _} = since) do
+    with :unknown <- Client.since(stream, turn, since),
+         false <- stream.status == :running and Context.turn_start(context) == turn,
+         {_first, _last} = range <- Reader.range(context, turn),
+         {:ok, whole} <- Stream.open(door, stream.conversation, Reader.new(range)) do
+      Stream.close(stream)
+      {:ok, Stream.bytes(whole)}
+    else
+      {:ok, bytes} -> {:ok, bytes}
+      _current_or_nothing -> :nothing
     end
   end
 

@@ -80,6 +80,9 @@ defmodule AshAgent.Session.Options do
   @prompt_async [
     {:metadata, @metadata, "kept with the message. Defaults to no metadata."},
     @key,
+    {:after, {:or, [{:custom, &__MODULE__.key?/1}, nil]},
+     [type_doc: "the `:key` of another message"],
+     "only takes the message if that one's turn is the last, has ended, and nothing waits: otherwise the error is `:moved`. Defaults to none."},
     @runtime_context
   ]
   @resume_async [

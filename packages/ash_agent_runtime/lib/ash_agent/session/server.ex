@@ -370,7 +370,9 @@ defmodule AshAgent.Session.Server do
   defp accept_prompt(%{client: client} = job, session) do
     case State.find_message(session, State.key(job.opts[:metadata])) do
       nil ->
-        start_or_enqueue(job, session)
+        if moved?(job.opts[:after], session),
+          do: {:reply, {:error, :moved}, session},
+          else: start_or_enqueue(job, session)
 
       {:queued, waiting} ->
         join(waiting.client, client, session, &State.join_job(&1, waiting, job))
@@ -380,6 +382,19 @@ defmodule AshAgent.Session.Server do
 
       _running ->
         join_run(client, session)
+    end
+  end
+
+  # Whether something was said after the turn of a message, or is about to be.
+  defp moved?(nil, _session), do: false
+
+  defp moved?(key, %{run: run, context: context} = session) do
+    case State.find_message(session, key) do
+      {:turn, _first, last} ->
+        run != nil or State.waiting?(session) or last != context.current_iteration
+
+      _unknown_or_running ->
+        true
     end
   end
 

@@ -299,6 +299,33 @@ defmodule AshAgent.Session.KeyTest do
     assert users(session) == ["One", "Short!"]
   end
 
+  test "a message that follows another one is only taken while nobody else was quicker", %{
+    store: store
+  } do
+    session = start(store)
+    follow = fn after_, key -> Session.prompt_async(session, key, key: key, after: after_) end
+    assert follow.("k1", "k2") == {:error, :moved}
+    one = ask(session, "One", "k1")
+    assert_receive {:asked, model, ["One"]}, 5_000
+    assert follow.("k1", "k2") == {:error, :moved}
+    send(model, :go)
+    assert_receive {Session, ^one, {:ok, _}}, 5_000
+
+    # Of several at once, one is taken, and it is taken again.
+    answers =
+      1..5 |> Enum.map(&Task.async(fn -> follow.("k1", "b#{&1}") end)) |> Task.await_many()
+
+    assert [{:ok, _}] = Enum.reject(answers, &(&1 == {:error, :moved}))
+    index = Enum.find_index(answers, &match?({:ok, _}, &1)) + 1
+    assert {:ok, _} = follow.("k1", "b#{index}")
+    assert_receive {:asked, model, ["One", _]}, 5_000
+    send(model, :go)
+    until(fn -> Session.status(session) == :idle end)
+    assert users(session) == ["One", "b#{index}"]
+    assert follow.("k1", "k2") == {:error, :moved}
+    assert {:ok, _} = follow.("b#{index}", "k2")
+  end
+
   test "keys are short texts", %{store: store} do
     session = start(store)
 

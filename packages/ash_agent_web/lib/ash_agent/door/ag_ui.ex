@@ -153,8 +153,19 @@ defmodule AshAgent.Door.AGUI do
     "#{number}.#{ordinal}"
   end
 
+  @doc "What it has to know of what it has written: nothing."
+  def shape, do: nil
+
+  @doc "Whether each client has to write an event itself, since what becomes of it has ids of the run, or all messages."
+  def own?({:call, _id, _name, _arguments, :part}), do: true
+  def own?(event), do: elem(event, 0) in [:end, :dropped]
+
   @doc "Returns the bytes of events."
   def encode(events), do: for(event <- events, do: ["data: ", JSON.encode(event), "\n\n"])
+
+  @doc "Returns the bytes of one of them with its id."
+  def record(chunk, _seq, nil), do: encode([chunk])
+  def record(chunk, _seq, id), do: ["id: ", id, "\n" | encode([chunk])]
 
   @doc "What a stream ends with, besides its last event."
   def last, do: ""

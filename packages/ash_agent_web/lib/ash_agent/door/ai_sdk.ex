@@ -96,8 +96,18 @@ defmodule AshAgent.Door.AISDK do
   defp name(kind),
     do: if(kind in [:text, :text_started, :text_ended], do: "text", else: "reasoning")
 
+  @doc "What it has to know of what it has written: nothing."
+  def shape, do: nil
+
+  @doc "Whether each client has to write an event itself."
+  def own?(_event), do: false
+
   @doc "Returns the bytes of chunks."
   def encode(chunks), do: for(chunk <- chunks, do: ["data: ", JSON.encode(chunk), "\n\n"])
+
+  @doc "Returns the bytes of one of them with its id."
+  def record(chunk, _seq, nil), do: encode([chunk])
+  def record(chunk, _seq, id), do: ["id: ", id, "\n" | encode([chunk])]
 
   @doc "What a stream ends with."
   def last, do: "data: [DONE]\n\n"

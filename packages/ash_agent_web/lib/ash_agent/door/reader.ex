@@ -47,6 +47,21 @@ defmodule AshAgent.Door.Reader do
   @doc "Whether the turn is in the conversation."
   def found?(%__MODULE__{turn: turn}), do: is_integer(turn)
 
+  @doc "The number of the iteration that the turn begins with, or `nil` where the conversation does not have it."
+  def first(%__MODULE__{} = reader, context) do
+    %{turn: first} = find(reader, context)
+    if is_integer(first), do: first
+  end
+
+  @doc "Returns `{first, last}` for the turn that begins with an iteration, or `nil`."
+  def range(context, first) do
+    case for({number, _, _} <- said(context), number >= first, uniq: true, do: number) do
+      [^first, next | _] -> {first, next - 1}
+      [^first] -> {first, context.current_iteration}
+      _other -> nil
+    end
+  end
+
   @doc "Whether nothing more can come of the turn, since another one came after it."
   def over?(%__MODULE__{last: last}), do: last != nil
 

@@ -1,35 +1,45 @@
 defmodule AshAgent.Door.Stream do
   @moduledoc false
 
-  # What one client hears of a turn, as an enumerable of bytes that the connection's process reads: it subscribes to the session, and
-  # whatever becomes of that, of its node and of the store, the last thing that comes is the protocol's end.
+  # What is heard of a turn: its process subscribes to the session, and whatever becomes of that, of its node and of the store, the last thing
+  # that is told is the end. `AshAgent.Door.Feed` is that process, and `AshAgent.Door.Client` gives it to one client.
   #
-  # A client that reads slowly is not waited for: the session tells the process once that it fell behind, and it takes a snapshot. A session
-  # that ends is looked for again, wherever it is then.
+  # A session does not wait for who hears it slowly: it says once that they fell behind, and they take a snapshot. A session that ends is
+  # looked for again, wherever it is then.
 
   alias AshAgent.{Session, Sessions}
-  alias AshAgent.Door.Reader
+  alias AshAgent.Door.{Client, Feed, Mark, Reader}
 
   @enforce_keys [:door, :conversation, :reader]
   defstruct @enforce_keys ++
               [
+                # The process that hears it.
+                :feed,
                 # Where changes come from: the session's pid, the subscription, and its last number.
                 :session,
                 :ref,
                 :number,
                 :context,
-                # A snapshot that was not told yet, and what the session did right after it.
+                # What the session is called in ids.
+                :life,
+                # A snapshot that was not told yet, the last one that was, and what the session did right after it.
                 :snapshot,
+                :seen,
                 :status,
                 # When a session that ended is given up, in milliseconds of the monotonic time.
                 :deadline,
-                begun?: false,
+                # How the turn ended.
+                :outcome,
+                # What was told and is not written yet, last first: the mark, the events, the reader before them, and the context.
+                told: [],
                 done?: false
               ]
 
-  # So many changes may wait, and so many go into one write.
+  # So many changes may wait.
   @limit 1_000
-  @gather 64
+
+  # A session on another node cannot look at how many messages wait here, and is told each time after so many.
+  @acknowledge 100
 
   # A session that was not found is looked for again after so many milliseconds.
   @again 200
@@ -40,12 +50,11 @@ defmodule AshAgent.Door.Stream do
             invalid_output output_cut missing_option max_resumes_exceeded store_error deleted unavailable interrupted not_taken)a
 
   @doc """
-  Subscribes to the session of a conversation: `{:ok, stream}`, with the session's status, or `{:error, :not_found | :unavailable}`.
+  Subscribes to the session of a conversation: `{:ok, stream}`, with the session's status, or `{:error, :not_found | :unavailable}`. Whoever opens it
+  reads or closes it.
   """
-  def open(door, conversation, reader) do
-    stream = %__MODULE__{door: door, conversation: conversation, reader: reader}
-    again(fn -> subscribe(stream) end)
-  end
+  def open(door, conversation, reader),
+    do: Feed.start(%__MODULE__{door: door, conversation: conversation, reader: reader})
 
   @doc "Does something that a session which just ends may make `{:error, :unavailable}`, and that can be done again."
   def again(fun, times \\ 3) do
@@ -63,28 +72,23 @@ defmodule AshAgent.Door.Stream do
   def skip(%__MODULE__{snapshot: snapshot, reader: reader} = stream),
     do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil, status: :running}
 
-  @doc "Ends the subscription."
-  def close(%__MODULE__{ref: nil}), do: :ok
-
-  def close(%__MODULE__{session: session, ref: ref}) do
-    Session.unsubscribe(session, ref)
-  catch
-    :exit, _gone -> :ok
-  end
+  @doc "Ends a stream that is not read."
+  def close(%__MODULE__{feed: feed}), do: Feed.close(feed)
 
   @doc "Returns the bytes, to be read by the process that opened it."
-  def bytes(%__MODULE__{} = stream), do: Stream.resource(fn -> stream end, &next/1, &close/1)
+  defdelegate bytes(stream), to: Client
 
   @doc "Returns the bytes of a turn that goes on when its other calls are decided."
   def paused(%__MODULE__{} = stream) do
-    {bytes, stream} = finish(skip(stream), :paused)
     close(stream)
-    bytes
+    %{told: told} = finish_now(skip(stream), :paused, true)
+    Client.write(stream, told)
   end
 
-  ## Subscribing
+  ## In the process that hears it
 
-  defp subscribe(%{door: door, conversation: id} = stream) do
+  @doc "Subscribes this process. Returns what `open/3` does."
+  def subscribe(%{door: door, conversation: id} = stream) do
     with {:ok, session} <- Sessions.fetch_session(door.sessions, id),
          {:ok, ref, snapshot} <- Session.subscribe(session, limit: @limit) do
       {:ok, take(%{stream | session: session, ref: ref, deadline: nil}, snapshot)}
@@ -99,114 +103,90 @@ defmodule AshAgent.Door.Stream do
 
   defp take(stream, %{number: number, context: context} = snapshot) do
     status = Session.status(stream.session)
-    %{stream | snapshot: snapshot, number: number, context: context, status: status}
+    life = Mark.name({stream.conversation, stream.session})
+    stream = %{stream | snapshot: snapshot, number: number, context: context, status: status}
+    %{stream | life: life}
   end
 
-  ## Reading
+  @doc "Ends the subscription."
+  def unsubscribe(%{ref: nil} = stream), do: stream
 
-  defp next(%{done?: true} = stream), do: {:halt, stream}
-
-  defp next(%{snapshot: %{} = snapshot} = stream) do
-    {bytes, stream} = tell(%{stream | snapshot: nil}, snapshot)
-    {more, stream} = follow(stream)
-    {bytes ++ more, stream}
-  end
-
-  defp next(%{ref: nil} = stream) do
-    case subscribe(stream) do
-      {:ok, stream} ->
-        {[], stream}
-
-      {:error, :not_found} ->
-        finish(stream, {:failed, :deleted})
-
-      {:error, :unavailable} ->
-        if now() > stream.deadline do
-          finish(stream, {:failed, :unavailable})
-        else
-          Process.sleep(@again)
-          {[": waiting\n\n"], stream}
-        end
-    end
-  end
-
-  defp next(%{ref: ref} = stream) do
-    receive do
-      {Session, ^ref, _number, _change} = message -> hear(stream, message)
-      {:DOWN, ^ref, :process, _pid, _reason} -> {[], lose(stream)}
-    after
-      stream.door.heartbeat -> {[": still there\n\n"], stream}
-    end
-  end
-
-  # Where nothing runs, all that the session has to say is here.
-  defp follow(%{status: status, done?: done?} = stream) when status == :running or done?,
-    do: {[], stream}
-
-  defp follow(%{status: status} = stream) do
-    {bytes, stream} = gather(stream, [], :all)
-
-    cond do
-      stream.done? or stream.snapshot != nil ->
-        {bytes, stream}
-
-      Reader.found?(stream.reader) ->
-        bytes |> add(finish(stream, Reader.outcome(stream.context, status)))
-
-      true ->
-        bytes |> add(finish(stream, {:failed, :not_taken}))
-    end
-  end
-
-  defp add(bytes, {more, stream}), do: {bytes ++ more, stream}
-
-  # What waits behind a message goes into the same write.
-  defp hear(stream, message) do
-    {bytes, stream} = one(stream, message)
-    gather(stream, bytes, @gather)
-  end
-
-  defp gather(%{done?: done?, snapshot: snapshot} = stream, bytes, left)
-       when done? or snapshot != nil or left == 0,
-       do: {bytes, acknowledge(stream)}
-
-  defp gather(%{ref: ref} = stream, bytes, left) do
-    receive do
-      {Session, ^ref, _number, _change} = message ->
-        {more, stream} = one(stream, message)
-        gather(stream, bytes ++ more, if(left == :all, do: :all, else: left - 1))
-    after
-      0 -> {bytes, acknowledge(stream)}
-    end
-  end
-
-  # A session on another node cannot look at how many messages wait here.
-  defp acknowledge(%{session: session, ref: ref, number: number} = stream) do
-    if ref != nil and node(session) != node(), do: Session.acknowledge(session, ref, number)
-    stream
-  end
-
-  defp one(%{number: known} = stream, {Session, _ref, number, _change}) when number <= known,
-    do: {[], stream}
-
-  defp one(%{session: session} = stream, {Session, _ref, _number, :behind}) do
-    {[], take(stream, Session.snapshot(session))}
+  def unsubscribe(%{session: session, ref: ref} = stream) do
+    Session.unsubscribe(session, ref)
+    %{stream | ref: nil}
   catch
-    :exit, _gone -> {[], stream}
+    :exit, _gone -> %{stream | ref: nil}
   end
 
-  defp one(stream, {Session, _ref, number, {:event, [:run, :stop], _measured, metadata}}) do
+  @doc "Tells what there is."
+  def begin(%{snapshot: nil} = stream), do: follow(stream)
+
+  def begin(%{snapshot: snapshot} = stream),
+    do: %{stream | snapshot: nil, seen: snapshot} |> tell(snapshot) |> follow()
+
+  @doc "Tells what a message of the session says."
+  def hear(%{number: known} = stream, {Session, _ref, number, _change}) when number <= known,
+    do: stream
+
+  def hear(stream, {Session, _ref, _number, :behind}), do: catch_up(stream)
+
+  def hear(stream, {Session, _ref, number, {:event, [:run, :stop], _measured, metadata}}) do
     stream = %{stream | number: number}
 
     # The turn of another. Whether this one's message still waits, the session says.
     if Reader.found?(stream.reader),
-      do: finish(stream, outcome(metadata)),
+      do: finish(stream, outcome(metadata), false),
       else: follow(%{stream | status: Session.status(stream.session)})
   catch
-    :exit, _gone -> {[], stream}
+    :exit, _gone -> stream
   end
 
-  defp one(stream, {Session, _ref, number, change}), do: tell(%{stream | number: number}, change)
+  def hear(%{session: session, ref: ref} = stream, {Session, _ref, number, change}) do
+    if node(session) != node() and rem(number, @acknowledge) == 0,
+      do: Session.acknowledge(session, ref, number)
+
+    tell(%{stream | number: number}, change)
+  end
+
+  @doc "Tells what is known by now, if the session is within reach."
+  def catch_up(%{ref: ref, done?: done?} = stream) when ref == nil or done?, do: stream
+
+  def catch_up(%{session: session} = stream) do
+    stream |> take(Session.snapshot(session)) |> begin()
+  catch
+    :exit, _gone -> stream
+  end
+
+  @doc "Returns the events of what is known by now and a reader was not told. They are never those of a session that is lost."
+  def rest(%{done?: false, seen: seen}, reader), do: reader |> Reader.read(seen) |> elem(0)
+
+  def rest(%{context: context, outcome: outcome}, reader) do
+    {events, reader} = Reader.read(reader, %{context: context, message: nil, activity: []})
+    {ended, _reader} = Reader.finish(reader, outcome)
+    events ++ ended
+  end
+
+  # Where nothing runs, all that the session has to say is here.
+  defp follow(%{status: status, done?: done?} = stream) when status == :running or done?,
+    do: stream
+
+  defp follow(%{status: status} = stream) do
+    stream = drain(stream)
+
+    cond do
+      stream.done? or stream.status == :running -> stream
+      Reader.found?(stream.reader) -> finish(stream, Reader.outcome(stream.context, status))
+      true -> finish(stream, {:failed, :not_taken})
+    end
+  end
+
+  defp drain(%{ref: ref} = stream) do
+    receive do
+      {Session, ^ref, _number, _change} = message -> stream |> hear(message) |> drain()
+    after
+      0 -> stream
+    end
+  end
 
   defp outcome(%{status: status}) when status in [:answered, :halted], do: :answered
   defp outcome(%{status: :paused}), do: :paused
@@ -216,39 +196,72 @@ defmodule AshAgent.Door.Stream do
   defp outcome(%{reason: reason}), do: {:failed, reason}
 
   defp tell(%{reader: reader} = stream, change) do
-    {events, reader} = Reader.read(reader, change)
-    stream = %{stream | reader: reader, context: context(change) || stream.context}
-    {bytes, stream} = encode(stream, events)
+    {events, next} = Reader.read(reader, change)
+    stream = %{stream | reader: next, context: context(change) || stream.context}
+    stream = put_told(stream, is_map(change), events, reader)
     # Another turn has begun.
-    if Reader.over?(reader), do: add(bytes, finish(stream, :answered)), else: {bytes, stream}
+    if Reader.over?(next) and not stream.done?, do: finish(stream, :answered), else: stream
   end
 
   defp context(%{context: context}), do: context
   defp context({:context, context}), do: context
   defp context(_other), do: nil
 
+  defp put_told(stream, _snapshot?, [], _reader), do: stream
+
+  # Others have the same mark for a change, but not for a snapshot.
+  defp put_told(%{life: life, number: number} = stream, snapshot?, events, reader) do
+    turn = if Reader.found?(stream.reader), do: stream.reader.turn, else: 0
+    mark = {life, turn, number, if(snapshot?, do: Mark.name(self()))}
+    %{stream | told: [{mark, events, reader, stream.context} | stream.told]}
+  end
+
   ## Ends
 
-  # A drained or killed session leaves the turn to another.
-  defp lose(%{door: door} = stream),
-    do: %{stream | ref: nil, deadline: stream.deadline || now() + door.patience}
+  @doc "Looks for another session. A drained or killed one leaves the turn to it."
+  def lose(%{door: door} = stream) do
+    send(self(), :look_again)
+    %{stream | ref: nil, deadline: stream.deadline || now() + door.patience}
+  end
 
-  # A session that was drained, or has lost its conversation, has not ended the turn.
-  defp finish(%{ref: ref} = stream, {:failed, reason})
-       when reason in [:drained, :store_error] and ref != nil do
-    receive do
-      {:DOWN, ^ref, :process, _pid, _reason} -> {[], lose(stream)}
-    after
-      @again -> finish_now(stream, {:failed, reason})
+  @doc "Subscribes again, or does so soon."
+  def look_again(stream) do
+    case subscribe(stream) do
+      {:ok, stream} ->
+        begin(stream)
+
+      {:error, :not_found} ->
+        finish(stream, {:failed, :deleted})
+
+      {:error, :unavailable} ->
+        if now() > stream.deadline do
+          finish(stream, {:failed, :unavailable})
+        else
+          Process.send_after(self(), :look_again, @again)
+          stream
+        end
     end
   end
 
-  defp finish(stream, outcome), do: finish_now(stream, outcome)
+  # A session that was drained, or has lost its conversation, has not ended the turn.
+  defp finish(stream, outcome, snapshot? \\ true)
 
-  defp finish_now(%{door: door} = stream, outcome) do
-    {events, reader} = Reader.finish(stream.reader, name(stream, outcome))
-    {bytes, stream} = encode(%{stream | reader: reader}, events)
-    {bytes ++ [door.protocol.last()], %{stream | done?: true}}
+  defp finish(%{ref: ref} = stream, {:failed, reason} = outcome, snapshot?)
+       when reason in [:drained, :store_error] and ref != nil do
+    receive do
+      {:DOWN, ^ref, :process, _pid, _reason} -> lose(stream)
+    after
+      @again -> finish_now(stream, outcome, snapshot?)
+    end
+  end
+
+  defp finish(stream, outcome, snapshot?), do: finish_now(stream, outcome, snapshot?)
+
+  defp finish_now(stream, outcome, snapshot?) do
+    outcome = name(stream, outcome)
+    {events, reader} = Reader.finish(stream.reader, outcome)
+    stream = put_told(%{stream | reader: reader}, snapshot?, events, stream.reader)
+    %{stream | done?: true, outcome: outcome}
   end
 
   # Outside there are a kind and an id.
@@ -261,16 +274,6 @@ defmodule AshAgent.Door.Stream do
     do: {:paused, Reader.waiting(reader, context)}
 
   defp name(_stream, outcome), do: outcome
-
-  defp encode(stream, []), do: {[], stream}
-
-  defp encode(%{door: %{protocol: protocol} = door} = stream, events) do
-    begin? = not stream.begun? and Reader.found?(stream.reader)
-    opts = [context: stream.context] ++ door.opts
-    start = if begin?, do: protocol.begin(stream.reader.turn, opts), else: []
-    chunks = start ++ Enum.flat_map(events, &protocol.chunks(&1, opts))
-    {[protocol.encode(chunks)], %{stream | begun?: true}}
-  end
 
   defp now, do: System.monotonic_time(:millisecond)
 end

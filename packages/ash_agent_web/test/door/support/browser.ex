@@ -66,7 +66,7 @@ defmodule AshAgent.Door.Asks do
   end
 
   def read(sent) do
-    lines = String.split(sent, "\n\n", trim: true)
+    lines = sent |> String.replace(~r/^id: .*\n/m, "") |> String.split("\n\n", trim: true)
     # What is last, in each protocol.
     true = List.last(lines) =~ ~r/\[DONE\]|"RUN_(FINISHED|ERROR)"/
     for "data: {" <> json <- lines, do: JSON.decode!("{" <> json)

@@ -37,7 +37,7 @@ defmodule AshAgent.Door.Play do
 
   @doc "Starts sessions on a file that the nodes share, and a door."
   def start_node(path) do
-    {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
+    {:ok, _} = Application.ensure_all_started(:ash_agent_web)
     Logger.configure(level: :none)
 
     AshAgent.TestSupport.Nodes.outlive(fn ->

@@ -1,0 +1,157 @@
+defmodule AshAgent.Door.Client do
+  @moduledoc false
+
+  # What one client gets of a turn: bytes that the connection's process reads, and that always end with the protocol's end.
+
+  alias AshAgent.Door
+  alias AshAgent.Door.{Feed, Reader}
+
+  # What of a request concerns nobody else.
+  @own [:run, :again?]
+
+  @doc "Returns the bytes of a stream, to be read by the process that opened it."
+  def bytes(%Door.Stream{} = stream), do: resource(stream, fn -> share(stream) end, nil)
+
+  @doc """
+  Returns the bytes of a turn behind the event that `since` names: `{:ok, bytes}`, or `:nothing` if nothing came and comes behind it, and `:unknown` if
+  nobody here knows it.
+  """
+  def since(%Door.Stream{} = stream, turn, since) do
+    with {:ok, feed} <- Feed.find(key(stream, turn)),
+         {:ok, monitor} <- Feed.join(feed, since, false) do
+      Door.Stream.close(stream)
+      {:ok, resource(stream, fn -> {feed, monitor} end, since)}
+    else
+      :nothing -> :nothing
+      _gone -> :unknown
+    end
+  end
+
+  @doc "Returns the bytes of what a stream has told that nobody else hears, last first."
+  def write(%{door: door} = stream, told) do
+    opts = [context: stream.context] ++ door.opts
+    begun = door.protocol.begin(Reader.first(stream.reader, stream.context), opts)
+    events = told |> Enum.reverse() |> Enum.flat_map(&elem(&1, 1))
+    chunks = begun ++ Enum.flat_map(events, &door.protocol.chunks(&1, opts))
+    [door.protocol.encode(chunks), door.protocol.last()]
+  end
+
+  ## Where it comes from
+
+  # Who comes to a turn that others here are told of is told with them.
+  defp share(%{reader: reader, context: context} = stream) do
+    turn = Reader.first(reader, context)
+
+    case turn && Feed.find(key(stream, turn)) do
+      {:ok, feed} -> share(stream, feed)
+      _nobody -> begin(stream)
+    end
+  end
+
+  defp share(%{snapshot: snapshot, status: status} = stream, feed) do
+    case Feed.join(feed, nil, status == :running) do
+      {:ok, monitor} when snapshot != nil ->
+        Door.Stream.close(stream)
+        {feed, monitor}
+
+      # This client has been told what the others begin with.
+      {:ok, monitor} ->
+        Process.demonitor(monitor, [:flush])
+        Feed.leave(feed)
+        begin(stream)
+
+      _ended_or_gone ->
+        begin(stream)
+    end
+  end
+
+  defp begin(%{feed: feed, door: door} = stream) do
+    own = %{stream | door: %{door | opts: Keyword.drop(door.opts, @own)}}
+
+    with :ok <- Feed.activate(feed, own, &key(stream, &1)),
+         {:ok, monitor} <- Feed.join(feed, :all, true) do
+      {feed, monitor}
+    else
+      {:shared, other} -> share(stream, other)
+      _gone -> {feed, nil}
+    end
+  end
+
+  defp key(%{door: door, conversation: id}, turn),
+    do: {door.sessions, id, door.protocol, door.opts[:ai], turn}
+
+  ## Reading
+
+  defp resource(%{door: door, context: context}, join, since) do
+    start = fn ->
+      {feed, monitor} = join.()
+      client = %{feed: feed, monitor: monitor, door: door, context: context, since: since}
+      Map.merge(client, %{begun?: false, asked?: false, over?: monitor == nil})
+    end
+
+    Stream.resource(start, &next/1, &Feed.leave(&1.feed))
+  end
+
+  defp next(%{over?: true, monitor: nil} = client), do: fail(client)
+  defp next(%{over?: true} = client), do: {:halt, client}
+
+  defp next(%{feed: feed, monitor: monitor, asked?: asked?} = client) do
+    unless asked?, do: Feed.take(feed)
+
+    receive do
+      {Feed, ^feed, chunks, turn, over?} ->
+        client = %{client | asked?: false, over?: over?}
+        {begun, client} = begun(client, turn)
+        last = if over?, do: [client.door.protocol.last()], else: []
+        {begun ++ Enum.map(chunks, &bytes(&1, client)) ++ last, client}
+
+      {:DOWN, ^monitor, :process, _pid, _reason} ->
+        fail(client)
+    after
+      client.door.heartbeat -> {[": still there\n\n"], %{client | asked?: true}}
+    end
+  end
+
+  # Whose feed has died gets the end from here.
+  defp fail(%{door: door} = client) do
+    outcome = {:failed, :unavailable, door.report.(:unavailable)}
+
+    {[
+       own({nil, {:end, outcome}, client.context, door.protocol.shape()}, 0, client),
+       door.protocol.last()
+     ], %{client | over?: true, monitor: :gone}}
+  end
+
+  # Who goes on behind an event has had the beginning, of which the first numbers are.
+  defp begun(%{begun?: true} = client, _turn), do: {[], client}
+
+  defp begun(%{since: {mark, _place}} = client, _turn) when is_tuple(mark),
+    do: {[], %{client | begun?: true}}
+
+  defp begun(client, nil), do: {[], client}
+
+  defp begun(%{door: %{protocol: protocol, opts: opts}} = client, turn) do
+    first = with {:seq, seq} <- client.since, do: seq + 1, else: (nil -> 0)
+    chunks = turn |> protocol.begin([context: client.context] ++ opts) |> Enum.with_index()
+    bytes = for {chunk, seq} <- chunks, seq >= first, do: protocol.record(chunk, seq, nil)
+    {bytes, %{client | begun?: true}}
+  end
+
+  defp bytes({_seq, _place, bytes}, _client) when is_binary(bytes), do: bytes
+  defp bytes({seq, _place, own}, client), do: own(own, seq, client)
+
+  # The id comes with the last of its chunks: whoever had no more than the others gets all of them again.
+  defp own({id, event, context, shape}, seq, %{door: %{protocol: protocol, opts: opts}}) do
+    opts = [context: context] ++ opts
+
+    chunks =
+      if shape,
+        do: event |> protocol.chunks(shape, opts) |> elem(0),
+        else: protocol.chunks(event, opts)
+
+    last = length(chunks) - 1
+
+    for {chunk, index} <- Enum.with_index(chunks),
+        do: protocol.record(chunk, seq, if(index == last, do: id))
+  end
+end
