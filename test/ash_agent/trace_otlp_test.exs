@@ -13,6 +13,7 @@ defmodule AshAgent.TraceOtlpTest do
   @image %{type: :image, media_type: "image/png", data: "iVBORw0KGgo="}
 
   defp at(seconds), do: DateTime.add(@at, seconds)
+  defp nanos(at), do: DateTime.to_unix(at, :nanosecond)
 
   # A conversation of two turns with all that spans can tell, and its sub-agent.
   defp family do
@@ -327,6 +328,51 @@ defmodule AshAgent.TraceOtlpTest do
       so_far = encode.(open?: true)
       assert so_far == Enum.reject(spans, &(&1.id == List.last(turns)))
       assert List.last(so_far).parent == List.last(turns)
+    end
+
+    test "has a span for a late result, from its call to its arrival, linked to the span of the call" do
+      waits = {:waiting, %{handle: "k", for: "ci"}}
+      calls = [%{id: "a", name: :look}, %{id: "b", name: :build, arguments: %{"release" => 7}}]
+
+      context =
+        Context.new("Build it", id: "c", at: @at)
+        |> Context.add_assistant_message(nil, calls, at: at(1))
+        |> Context.add_tool_results(
+          [
+            %{id: "a", result: {:ok, "x"}},
+            %{id: "b", result: waits, started_at: at(2), ended_at: at(3)}
+          ],
+          at: at(3)
+        )
+        |> Context.add_assistant_message("Started.", [], at: at(4))
+        |> Context.add_user_message("And?", at: at(5))
+        |> Context.add_assistant_message("Still building.", [], at: at(6))
+
+      before = spans_of(context)
+
+      {:ok, context} =
+        Context.Calls.arrive(context, {:handle, "k"}, {:error, "red"}, from: "ci", at: at(60))
+
+      context = Context.Calls.place_arrivals(context, at: at(61))
+      context = Context.add_assistant_message(context, "It is red.", [], at: at(62))
+      spans = spans_of(context)
+
+      assert [first, late] = for(%{name: "execute_tool build"} = span <- spans, do: span)
+      # What was sent of the call stays as it was.
+      assert first in before
+      assert late.links == [{first.trace, first.id}]
+      assert late.trace != first.trace
+      assert late.id != first.id
+      assert {late.from, late.to} == {nanos(at(2)), nanos(at(60))}
+      assert first.to == nanos(at(3))
+
+      assert %{
+               "gen_ai.tool.call.id" => "b",
+               "ash_agent.call.iteration" => 1,
+               "error.type" => "error"
+             } = late.attributes
+
+      assert spans |> Enum.map(& &1.id) |> Enum.uniq() |> length() == length(spans)
     end
 
     test "marks what broke off, by the name of the reason alone" do

@@ -42,6 +42,7 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
           {MCP, :start_link, :name},
           {SubAgent, :tool, :llm},
           {SubAgent, :tool, :output},
+          {AskUser, :tool, :for},
           {ToolExecutor, :execute_tools, :supervisor}
         ],
     started: [{SQLite, :child_spec}, {Session, :child_spec}, {Trace.Exporter, :child_spec}],

@@ -1,14 +1,16 @@
 //! The spans within a turn: answers and their calls.
 
 use crate::error::Error;
+use crate::log::call::ToolCall;
 use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
+use crate::log::message::Outcome;
 use crate::trace::message_texts::result_text;
-use crate::trace::otlp::attributes::{failure, result_failure};
+use crate::trace::otlp::attributes::{failure, result_failure, SpanAttributes};
 use crate::trace::otlp::ids;
 use crate::trace::otlp::messages;
 use crate::trace::otlp::options::{Conventions, Turns};
-use crate::trace::otlp::proto::SpanKind;
+use crate::trace::otlp::proto::{SpanKind, SpanLink};
 use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
@@ -100,26 +102,10 @@ impl<'a> SpanWriter<'_, 'a> {
                 continue;
             }
             let id = ids::span(&of.id, iteration, &format!("call {position} {slot}"));
-            let mut attributes = self.attributes(of, "execute_tool");
-            let tool = shown.name.as_str();
-            attributes.text("gen_ai.tool.name", tool);
-            attributes.text("gen_ai.tool.call.id", &*shown.id);
-            attributes.text("gen_ai.tool.type", "function");
-            let description = messages::description(self.options.tools.as_ref(), tool);
-            attributes.add_known("gen_ai.tool.description", description);
-            attributes.count("ash_agent.iteration", iteration.number);
-            if self.options.messages {
-                let arguments = messages::arguments(shown);
-                attributes.text("gen_ai.tool.call.arguments", arguments);
-                attributes.add_known("gen_ai.tool.call.result", outcome.map(messages::response));
-            }
+            let attributes = self.call_attributes(of, iteration, shown, outcome);
             let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);
-            let failed = outcome.and_then(|outcome| Some((outcome, result_failure(outcome)?)));
-            let failed = failed.map(|(outcome, kind)| match self.options.messages {
-                true => (kind, result_text(outcome).into_owned()),
-                false => (kind, kind.replace('_', " ")),
-            });
+            let failed = outcome.and_then(|outcome| self.call_failure(outcome));
             self.push(
                 within,
                 id,
@@ -142,6 +128,88 @@ impl<'a> SpanWriter<'_, 'a> {
             }
         }
         Ok(())
+    }
+
+    /// Writes the span of a call whose result is late, from its start to the result. The span of the call itself was sent before, and this one is
+    /// linked to it.
+    pub fn late_result(
+        &mut self,
+        of: &Conversation<'_, 'a>,
+        (iteration, position): (&'a Iteration, usize),
+        entry: &'a Entry,
+        within: SpanPlace,
+    ) -> Result<(), Error> {
+        let asked = entry.exchange.as_deref().and_then(|exchange| {
+            let place = exchange.late_place()?;
+            let asked = of.context.log.get_numbered(place.iteration)?;
+            Some((place, asked, asked.entry(place.message)?))
+        });
+        let masked = MaskedEntry::new(entry, self.trace.rendering());
+        let outcome = masked.exchange().and_then(|of| of.slots().next()?);
+        let shown = masked.message().calls.first();
+        let Some((((place, asked, call), outcome), shown)) = asked.zip(outcome).zip(shown) else {
+            return Ok(());
+        };
+        let Some(arrived) = outcome.arrived() else {
+            return Ok(());
+        };
+        let mut attributes = self.call_attributes(of, iteration, shown, Some(outcome));
+        attributes.count("ash_agent.call.iteration", asked.number);
+        let (from, _) = times::call(of.context, asked, call, place.call);
+        let name = format!("execute_tool {}", shown.name.as_str());
+        let failed = self.call_failure(outcome);
+        self.push(
+            within,
+            ids::span(&of.id, iteration, &format!("late {position}")),
+            (name, SpanKind::Internal),
+            (from, arrived.at),
+            attributes,
+            failed,
+        )?;
+        let mut turn = of.context.log.between(asked.turn, asked.number);
+        let first = turn.find(|one| one.last().is_some()).unwrap_or(asked);
+        let caller = of.caller.map(|caller| caller.within.trace);
+        let trace = caller.unwrap_or_else(|| ids::trace(&of.id, first));
+        let id = format!("call {} {}", place.message, place.call);
+        if let Some(span) = self.spans.last_mut() {
+            span.links.push(SpanLink {
+                trace_id: trace.to_vec(),
+                span_id: ids::span(&of.id, asked, &id).to_vec(),
+            });
+        }
+        Ok(())
+    }
+
+    fn call_attributes(
+        &self,
+        of: &Conversation<'_, '_>,
+        iteration: &Iteration,
+        shown: &ToolCall,
+        outcome: Option<&Outcome>,
+    ) -> SpanAttributes {
+        let mut attributes = self.attributes(of, "execute_tool");
+        let tool = shown.name.as_str();
+        attributes.text("gen_ai.tool.name", tool);
+        attributes.text("gen_ai.tool.call.id", &*shown.id);
+        attributes.text("gen_ai.tool.type", "function");
+        let description = messages::description(self.options.tools.as_ref(), tool);
+        attributes.add_known("gen_ai.tool.description", description);
+        attributes.count("ash_agent.iteration", iteration.number);
+        if self.options.messages {
+            let arguments = messages::arguments(shown);
+            attributes.text("gen_ai.tool.call.arguments", arguments);
+            attributes.add_known("gen_ai.tool.call.result", outcome.map(messages::response));
+        }
+        attributes
+    }
+
+    fn call_failure<'o>(&self, outcome: &'o Outcome) -> Option<(&'o str, String)> {
+        let kind = result_failure(outcome)?;
+        let words = match self.options.messages {
+            true => result_text(outcome).into_owned(),
+            false => kind.replace('_', " "),
+        };
+        Some((kind, words))
     }
 }
 

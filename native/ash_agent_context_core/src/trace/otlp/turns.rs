@@ -85,6 +85,8 @@ impl<'a> SpanWriter<'_, 'a> {
                     let place = (*iteration, position);
                     self.answer(of, place, entry, unread, within(Some(id)))?;
                     self.calls(of, place, entry, within(Some(id)))?;
+                } else if entry.message.is_arrival() {
+                    self.late_result(of, (*iteration, position), entry, within(Some(id)))?;
                 }
                 unread.add(iteration.number, entry);
             }

@@ -10,6 +10,7 @@ defmodule AshAgent.Conversation.Outcome do
     * `:max_iterations`, `:timeout` - it reached that limit
     * `:failed` - something went wrong
     * `:cancelled` - a person ended it
+    * `:waiting` - it ended without an answer, with calls whose results come later
 
   In GraphQL it is the enum `ConversationOutcome`.
   """

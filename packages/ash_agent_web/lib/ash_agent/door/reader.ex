@@ -134,7 +134,7 @@ defmodule AshAgent.Door.Reader do
 
   @doc "How the turn has ended, of which nobody has heard, by what the session says it does."
   def outcome(_context, {:paused, _calls}), do: :paused
-  def outcome(_context, :parked), do: :parked
+  def outcome(_context, status) when status in [:parked, :waiting], do: :parked
 
   def outcome(context, _idle) do
     with [] <- Context.pending_tool_calls(context),

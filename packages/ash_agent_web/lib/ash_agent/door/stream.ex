@@ -190,6 +190,8 @@ defmodule AshAgent.Door.Stream do
 
   defp outcome(%{status: status}) when status in [:answered, :halted], do: :answered
   defp outcome(%{status: :paused}), do: :paused
+  # It goes on when late results have come.
+  defp outcome(%{status: :waiting}), do: :parked
   defp outcome(%{reason: :cancelled}), do: :cancelled
   defp outcome(%{reason: :parked}), do: :parked
   defp outcome(%{failure: kind}), do: {:failed, kind}
