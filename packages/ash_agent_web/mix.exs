@@ -80,7 +80,7 @@ defmodule AshAgentWeb.MixProject do
   end
 
   defp description do
-    "Front ends for conversations with an agent: a page of Phoenix LiveView and its components, and the protocol of the AI SDK's useChat."
+    "Front ends for conversations with an agent: a page of Phoenix LiveView and its components, and the protocols of the AI SDK's useChat, AG-UI and OpenAI's Responses."
   end
 
   defp package do

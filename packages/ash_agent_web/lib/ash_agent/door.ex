@@ -3,9 +3,9 @@ defmodule AshAgent.Door do
             {:sessions, :atom, [required: true],
              "the name of an `AshAgent.Sessions`, on this node. The conversations' sessions may be on others."},
             {:identify, {:fun, 1}, [required: true], "who asks, see above."},
-            {:protocol, {:in, [:ai_sdk, :ag_ui]},
-             [type_doc: "`:ai_sdk` or `:ag_ui`", default: :ai_sdk],
-             "what pages speak: the UI message stream of the AI SDK, version 1, or AG-UI 1.0."},
+            {:protocol, {:in, [:ai_sdk, :ag_ui, :responses]},
+             [type_doc: "`:ai_sdk`, `:ag_ui` or `:responses`", default: :ai_sdk],
+             "what clients speak: the UI message stream of the AI SDK, version 1, AG-UI 1.0, or the Responses API of OpenAI."},
             {:origins, {:list, :string}, [default: []],
              "the origins of the pages that may ask, such as `\"https://app.example.com\"`. A request that names another one is refused."},
             {:hosts, {:list, :string}, [default: []],
@@ -16,6 +16,8 @@ defmodule AshAgent.Door do
                "programs that are no browsers may leave it out."},
             {:ai, {:in, [5, 6, 7]}, [type_doc: "`5`, `6` or `7`", default: 6],
              "the major version of the page's `ai`."},
+            {:model, :string, [default: "agent"],
+             "the name under which clients of `:responses` ask for the agent."},
             {:when_running, {:in, [:refuse, :steer]},
              [type_doc: "`:refuse` or `:steer`", default: :refuse],
              "what a message does that comes while a turn runs: status 409, or it goes into that turn."},
@@ -37,7 +39,7 @@ defmodule AshAgent.Door do
 
   A door is a function from a request to a response. `AshAgent.Door.Plug` has it in a router of Phoenix or Plug, and `AshAgent.Door.Server` on
   loopback. It speaks the UI message stream of Vercel's AI SDK, so a page with `useChat` works with the path of the door as its `api`, or
-  AG-UI, for `HttpAgent` and CopilotKit.
+  AG-UI, for `HttpAgent` and CopilotKit, or the Responses API of OpenAI, see below.
 
   | request | does |
   |---|---|
@@ -50,6 +52,39 @@ defmodule AshAgent.Door do
   everything: another tab, another person, the same page after its network was gone. If the node of the session dies, the stream goes on
   with the next session of the conversation. Each stream ends with `finish`, `error` or `abort`, and then `[DONE]`; of AG-UI with `RUN_FINISHED` or
   `RUN_ERROR`. A client of AG-UI comes back by sending its last message again, which is said once: it gets the messages before it, and the whole turn.
+
+  ## Responses
+
+  With `protocol: :responses`, and the path `/v1/responses`, clients of OpenAI with another `base_url` talk to the agent. A response is a turn:
+
+  | request | does |
+  |---|---|
+  | `POST /` | says `input`, and returns the response, streams it (`stream`), or returns at once (`background`) |
+  | `GET /ID` | the response as it is by now; with `?stream=true` as a stream, and with `&starting_after=N` what comes behind the event of that number |
+  | `POST /ID/cancel` | cancels the turn |
+
+  `previous_response_id` names a turn exactly. Behind the last turn of a conversation, the message goes there; behind an earlier one, or when somebody else was
+  quicker, into a fork that goes on from that turn. `conversation` is the id of a conversation, whatever was said there last, and without both a new one
+  begins. `:identify` then gets `asks: nil`, with the conversation as `forks` for a fork, and returns the id of the new conversation, which clients ask for
+  from then on.
+
+  The agent's calls are not shown: a client would take an item `function_call` for one that it has to run. A turn that ended otherwise than with an answer has a
+  status and a reason in `incomplete_details`:
+
+  | turn | status | reason |
+  |---|---|---|
+  | waits for a person, which the last texts say | `incomplete` | `approval_required` |
+  | waits for somebody who may go on with it | `incomplete` | `parked` |
+  | was cancelled | `cancelled`, and `incomplete` when it is read later | `cancelled`, `interrupted` |
+  | broke off | `incomplete` | `interrupted` |
+  | failed | `failed`, with an `error` | |
+
+  Served are `input` with texts, images and files of a user, `model` (`:model`), `stream`, `background`, `previous_response_id`, `conversation` and `store: true`. Any other
+  field, such as `instructions` and `tools`, is refused by its name with status 400, unless it asks for what there is anyway. The header `idempotency-key` makes a
+  request that is sent again one response.
+
+  The numbers of events belong to the process that gave them, which the end of the id in `response.created` names: with another one's numbers, the
+  response comes as a whole.
 
   ## Coming back
 
@@ -91,9 +126,9 @@ defmodule AshAgent.Door do
 
   alias AshAgent.{Context, Session, Sessions}
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.{AGUI, AISDK, Client, Mark, Reader, Stream}
+  alias AshAgent.Door.{AGUI, AISDK, Client, Mark, Reader, Responses, Stream}
 
-  @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
+  @protocols %{ai_sdk: AISDK, ag_ui: AGUI, responses: Responses}
 
   @derive {Inspect, only: [:sessions]}
   @enforce_keys [:sessions, :identify, :protocol, :opts, :hosts, :heartbeat, :patience, :report]
@@ -111,6 +146,7 @@ defmodule AshAgent.Door do
           required(:path) => [String.t()],
           required(:headers) => [{String.t(), String.t()}],
           required(:body) => binary(),
+          optional(:query) => String.t(),
           optional(atom()) => term()
         }
 
@@ -204,30 +240,51 @@ defmodule AshAgent.Door do
   @doc since: "0.1.0"
   @spec call(t(), request()) :: response()
   def call(%__MODULE__{} = door, %{method: _, path: _, headers: _, body: _} = request) do
-    with {:ok, action} <- route(request),
+    with {:ok, action} <- route(door, request),
          :ok <- check_site(door, request),
          {:ok, asks, order, run} <- read(door, action, request),
          {:ok, identity} <- identify(door, Map.put(request, :asks, asks)),
-         {:ok, response} <- act(put_opts(door, run: run, since: since(request)), order, identity) do
+         door = put_opts(door, run: run, since: since(request), request: request),
+         {:ok, response} <- act(door, order, identity) do
       response
     else
-      {:error, kind} -> refuse(kind)
+      {:error, kind} -> refuse(door, kind)
     end
   end
 
   # What the protocol is told of a request.
   defp put_opts(door, opts), do: %{door | opts: opts ++ door.opts}
 
-  defp route(%{method: "POST", path: []}), do: {:ok, :post}
-  defp route(%{method: "POST", path: [_id, "stop"]}), do: {:ok, :stop}
-  defp route(%{method: "GET", path: [_id, "stream"]}), do: {:ok, :stream}
-  defp route(%{method: "GET", path: [_id, "messages"]}), do: {:ok, :messages}
-  defp route(%{path: path}) when path == [], do: {:error, :method}
-  defp route(_other), do: {:error, :not_found}
+  defp route(_door, %{method: "POST", path: []}), do: {:ok, :post}
+  defp route(_door, %{path: []}), do: {:error, :method}
+  defp route(%{protocol: Responses}, %{method: "GET", path: [_id]}), do: {:ok, :response}
+
+  defp route(%{protocol: Responses}, %{method: "POST", path: [_id, "cancel"]}),
+    do: {:ok, :cancel}
+
+  defp route(%{protocol: Responses}, _other), do: {:error, :not_found}
+  defp route(_door, %{method: "POST", path: [_id, "stop"]}), do: {:ok, :stop}
+  defp route(_door, %{method: "GET", path: [_id, "stream"]}), do: {:ok, :stream}
+  defp route(_door, %{method: "GET", path: [_id, "messages"]}), do: {:ok, :messages}
+  defp route(_door, _other), do: {:error, :not_found}
 
   # Whose connection was lost says what came last.
-  defp since(%{method: "GET"} = request), do: request |> header("last-event-id") |> Mark.parse()
+  defp since(%{method: "GET"} = request) do
+    with %{"starting_after" => text} <- query(request),
+         {seq, ""} when seq >= 0 <- Integer.parse(text) do
+      {:seq, seq}
+    else
+      _other -> request |> header("last-event-id") |> Mark.parse()
+    end
+  end
+
   defp since(_other), do: nil
+
+  defp query(request) do
+    URI.decode_query(request[:query] || "")
+  rescue
+    ArgumentError -> %{}
+  end
 
   ## The site that asks
 
@@ -254,13 +311,28 @@ defmodule AshAgent.Door do
   defp read(door, :post, %{body: body} = request) do
     with true <- byte_size(body) <= max_bytes(door) || {:error, :too_large},
          true <- json?(request) || {:error, :content_type},
-         {:ok, %{} = body} <- JSON.decode(body),
+         {:ok, %{} = body} <- decode(body),
          {:ok, id, order, run} <- door.protocol.read(body, door.opts),
-         true <- id?(id) || {:error, :not_found} do
+         true <- id?(id) or (id == nil and door.protocol == Responses) || {:error, :not_found} do
       {:ok, id, order, run}
     else
-      {:error, kind} when is_atom(kind) -> {:error, kind}
+      {:error, kind} -> {:error, kind}
       _not_read -> {:error, :invalid_body}
+    end
+  end
+
+  # Its clients send no body, and no type of one. With cookies, a page has to.
+  defp read(%{protocol: Responses} = door, action, %{path: [id | _]} = request) do
+    with true <-
+           action == :response or not door.opts[:cookies] or json?(request) ||
+             {:error, :content_type},
+         {:ok, %{conversation: conversation} = run} <- Responses.parse_id(id),
+         true <- id?(conversation) do
+      {:ok, conversation, action,
+       Map.merge(run, %{asked: id, stream: query(request)["stream"] == "true"})}
+    else
+      {:error, kind} -> {:error, kind}
+      _unknown -> {:error, :not_found}
     end
   end
 
@@ -278,6 +350,10 @@ defmodule AshAgent.Door do
     if id?(id),
       do: {:ok, id, action, %{thread: id, run: random(), version: "1.0"}},
       else: {:error, :not_found}
+  end
+
+  defp decode(body) do
+    with {:error, _where} <- JSON.decode(body), do: {:error, :invalid_body}
   end
 
   defp json?(request) do
@@ -328,14 +404,48 @@ defmodule AshAgent.Door do
     end
   end
 
-  # A message that was said already is not said again: who asks gets what came of it.
-  defp act(door, {:say, message, input}, %{conversation: id} = identity) do
-    key = "ui:" <> message
+  defp act(door, {:say, message, input}, identity),
+    do: say_once(door, "ui:" <> message, input, identity)
 
-    case Stream.open(door, id, Reader.new({:key, key})) do
-      {:ok, stream} -> say(stream, key, input, identity)
-      {:error, :not_found} -> start(door, key, input, identity)
-      error -> error
+  defp act(%{opts: opts} = door, {:respond, input}, %{conversation: id} = identity) do
+    key = "resp:" <> response_key(opts[:request])
+    run = Map.merge(opts[:run], %{conversation: id, key: key})
+    respond(put_opts(door, run: run, when_running: :refuse), key, input, identity, run.after)
+  end
+
+  defp act(door, :response, %{conversation: id}) do
+    run = door.opts[:run]
+
+    with {:ok, stream} <- Stream.open(door, id, Reader.new({:key, run.key})) do
+      found? = Reader.first(stream.reader, stream.context) != nil
+
+      cond do
+        not found? and stream.status != :running -> close(stream, {:error, :not_found})
+        run.stream -> {:ok, stream(door, resumed(stream, door.opts[:since]))}
+        true -> close(stream, {:ok, json(200, response(stream))})
+      end
+    end
+  end
+
+  defp act(door, :cancel, %{conversation: id} = identity) do
+    run = door.opts[:run]
+
+    with {:ok, stream} <- Stream.open(door, id, Reader.new({:key, run.key})) do
+      open? = stream.status == :running or match?({:paused, _}, stream.status)
+
+      if open? and
+           Reader.first(stream.reader, stream.context) == Context.turn_start(stream.context) do
+        Stream.close(stream)
+
+        with {:ok, _stopped} <- act(door, :stop, identity) do
+          {events, _reader} = Reader.read(stream.reader, stream.snapshot)
+
+          {:ok,
+           json(200, Responses.whole(events, :cancelled, [context: stream.context] ++ door.opts))}
+        end
+      else
+        act(%{door | opts: [run: %{run | stream: false}] ++ door.opts}, :response, identity)
+      end
     end
   end
 
@@ -352,10 +462,111 @@ defmodule AshAgent.Door do
     end
   end
 
+  ## Responses
+
+  # A request that is sent again with the same key is one response.
+  defp response_key(request) do
+    case header(request, "idempotency-key") do
+      nil -> Base.encode16(:crypto.strong_rand_bytes(16), case: :lower)
+      key -> Base.encode16(binary_part(:crypto.hash(:sha256, key), 0, 16), case: :lower)
+    end
+  end
+
+  defp respond(door, key, input, identity, nil), do: say_once(door, key, input, identity)
+
+  # It follows a response: in its conversation, or if something was said there since, in another one that goes on from it.
+  defp respond(door, key, input, %{conversation: id} = identity, previous) do
+    with {:ok, stream} <- Stream.open(door, id, Reader.new({:key, key})) do
+      range = Context.find_turn(stream.context, :idempotency_key, previous)
+      last? = match?({_first, last} when last == stream.context.current_iteration, range)
+      again? = Reader.first(stream.reader, stream.context) != nil
+
+      cond do
+        range == nil ->
+          close(stream, {:error, {:previous_response_not_found, "previous_response_id"}})
+
+        again? ->
+          say(stream, key, input, identity)
+
+        last? and stream.status == :running ->
+          close(stream, {:error, :busy})
+
+        last? ->
+          with {:error, :moved} <- say(stream, key, input, identity),
+               do: fork(door, key, input, id, range)
+
+        true ->
+          close(stream, fork(door, key, input, id, range))
+      end
+    end
+  end
+
+  # Whose conversation it is, and what it is called, the application says.
+  defp fork(%{opts: opts} = door, key, input, id, {_first, last}) do
+    request = Map.merge(opts[:request], %{asks: nil, forks: id})
+
+    with {:ok, %{conversation: fork} = identity} <- identify(door, request),
+         true <- fork != id || {:error, :fork_not_served},
+         {:ok, _context} <- attempt(fn -> Sessions.fork(door.sessions, id, fork, to: last) end) do
+      run = Map.merge(opts[:run], %{conversation: fork, after: nil})
+      say_once(put_opts(door, run: run), key, input, identity)
+    else
+      {:error, {:store_error, :exists}} ->
+        {:error, :fork_not_served}
+
+      {:error, kind} when kind in [:fork_not_served, :not_found, :unauthenticated] ->
+        {:error, kind}
+
+      error ->
+        failure(error)
+    end
+  end
+
+  # What comes behind a number of the feed that gave it. Any other's numbers are other events.
+  defp resumed(%{door: %{opts: opts}} = stream, since) do
+    with {:seq, _number} <- since,
+         turn when turn != nil <- Reader.first(stream.reader, stream.context),
+         {:ok, bytes} <- Client.since(stream, turn, since) do
+      bytes
+    else
+      # It has all of it.
+      :nothing -> close(stream, [])
+      _whole when opts != [] -> Stream.bytes(stream)
+    end
+  end
+
+  # What the conversation has of it by now.
+  defp response(%{reader: reader, snapshot: snapshot, context: context, status: status} = stream) do
+    opts = [context: context] ++ stream.door.opts
+    {events, reader} = Reader.read(reader, snapshot)
+    current? = Reader.found?(reader) and not Reader.over?(reader)
+
+    state =
+      cond do
+        not Reader.found?(reader) -> :queued
+        current? and status == :running -> :in_progress
+        current? -> Reader.outcome(context, status)
+        true -> Reader.outcome(Context.rewind(context, to: reader.last), :idle)
+      end
+
+    Responses.whole(events, state(state, reader, context), opts)
+  end
+
+  defp state({:failed, kind}, _reader, _context), do: {:failed, Stream.kind(kind), random()}
+  defp state(:paused, reader, context), do: {:paused, Reader.waiting(reader, context)}
+  defp state(state, _reader, _context), do: state
+
+  defp close(stream, answer) do
+    Stream.close(stream)
+    answer
+  end
+
   ## Coming back
 
   # What comes behind an event. Where nobody knows the event, that turn comes as a whole.
   defp rest(_stream, nil), do: :nothing
+
+  defp rest(stream, {:seq, _number}), do: rest(stream, nil)
 
   defp rest(%{context: context, door: door} = stream, {{_life, turn, _number, _tag}, _} = since) do
     with :unknown <- Client.since(stream, turn, since),
@@ -372,6 +583,15 @@ defmodule AshAgent.Door do
 
   ## Saying
 
+  # A message that was said already is not said again: who asks gets what came of it.
+  defp say_once(door, key, input, %{conversation: id} = identity) do
+    case Stream.open(door, id, Reader.new({:key, key})) do
+      {:ok, stream} -> say(stream, key, input, identity)
+      {:error, :not_found} -> start(door, key, input, identity)
+      error -> error
+    end
+  end
+
   defp say(%{door: door, context: context, status: status} = stream, key, input, identity) do
     said =
       if Context.find_turn(context, :idempotency_key, key),
@@ -379,7 +599,7 @@ defmodule AshAgent.Door do
         else: say(stream, key, input, identity, status)
 
     with {:ok, stream} <- said do
-      {:ok, stream(door, Stream.bytes(stream))}
+      {:ok, answer(stream)}
     else
       error ->
         Stream.close(stream)
@@ -407,13 +627,31 @@ defmodule AshAgent.Door do
   defp start(door, key, input, %{conversation: id} = identity) do
     with {:ok, _ref} <- prompt(door, key, input, identity),
          {:ok, stream} <- Stream.open(door, id, Reader.new({:key, key})) do
-      {:ok, stream(door, Stream.bytes(stream))}
+      {:ok, answer(stream)}
+    end
+  end
+
+  # What a client of `:responses` does not want as a stream, it gets when it is whole, or at once.
+  defp answer(%{door: %{opts: opts} = door} = stream) do
+    case opts[:run] do
+      %{stream: false, background: true} ->
+        feed = Client.follow(stream)
+        json(200, Responses.response(:queued, Responses.shape(), [tag: Mark.name(feed)] ++ opts))
+
+      %{stream: false} ->
+        json(
+          200,
+          stream |> Stream.bytes() |> Enum.to_list() |> IO.iodata_to_binary() |> Responses.ended()
+        )
+
+      _page ->
+        stream(door, Stream.bytes(stream))
     end
   end
 
   defp prompt(door, key, input, %{conversation: id} = identity) do
     own = for {name, map} <- identity, name in [:runtime_context, :metadata], do: {name, map}
-    opts = [key: key] ++ own
+    opts = [key: key, after: door.opts[:run][:after]] ++ own
 
     # With its key, it is said once.
     Stream.again(fn ->
@@ -493,7 +731,9 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp failure({:error, kind}) when kind in [:busy, :paused, :not_waiting], do: {:error, kind}
+  defp failure({:error, kind}) when kind in [:busy, :moved, :paused, :not_waiting],
+    do: {:error, kind}
+
   defp failure({:error, kind}) when kind in [:full, :too_large], do: {:error, :busy}
   defp failure({:error, %Sessions.Error{reason: :not_found}}), do: {:error, :not_found}
   defp failure({:error, %Context.Error{}}), do: {:error, :invalid_messages}
@@ -509,10 +749,15 @@ defmodule AshAgent.Door do
   defp json(status, term),
     do: {status, [{"content-type", "application/json"} | @hidden], JSON.encode(term)}
 
-  defp refuse(kind) do
-    status = @statuses[kind] || 422
+  defp refuse(%{protocol: protocol}, kind) do
+    {kind, field} = with kind when is_atom(kind) <- kind, do: {kind, nil}
+    status = @statuses[kind] || if(protocol == Responses, do: 400, else: 422)
     id = if status >= 500, do: report(kind), else: random()
-    json(status, %{error: %{kind: kind, id: id}})
+    error = %{kind: kind, id: id}
+
+    json(status, %{
+      error: if(protocol == Responses, do: Responses.error(error, field), else: error)
+    })
   end
 
   @doc false

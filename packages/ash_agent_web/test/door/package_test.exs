@@ -15,7 +15,7 @@ defmodule AshAgent.Door.PackageTest do
   end
 
   test "readers and protocols ask nobody" do
-    for file <- ~w(reader ai_sdk ag_ui table input) do
+    for file <- ~w(reader ai_sdk ag_ui responses mark table input) do
       source = File.read!("lib/ash_agent/door/#{file}.ex")
       refute source =~ ~r/\bSessions?\.[a-z]|GenServer|send\(|receive do|Process\./, file
     end

@@ -4,10 +4,10 @@ defmodule AshAgent.Door.Client do
   # What one client gets of a turn: bytes that the connection's process reads, and that always end with the protocol's end.
 
   alias AshAgent.Door
-  alias AshAgent.Door.{Feed, Reader}
+  alias AshAgent.Door.{Feed, Mark, Reader}
 
   # What of a request concerns nobody else.
-  @own [:run, :again?]
+  @own [:run, :again?, :since, :request]
 
   @doc "Returns the bytes of a stream, to be read by the process that opened it."
   def bytes(%Door.Stream{} = stream), do: resource(stream, fn -> share(stream) end, nil)
@@ -18,6 +18,7 @@ defmodule AshAgent.Door.Client do
   """
   def since(%Door.Stream{} = stream, turn, since) do
     with {:ok, feed} <- Feed.find(key(stream, turn)),
+         true <- numbered?(feed, since, stream.door.opts[:run]),
          {:ok, monitor} <- Feed.join(feed, since, false) do
       Door.Stream.close(stream)
       {:ok, resource(stream, fn -> {feed, monitor} end, since)}
@@ -25,6 +26,18 @@ defmodule AshAgent.Door.Client do
       :nothing -> :nothing
       _gone -> :unknown
     end
+  end
+
+  # A number is one of the feed whose tag the client has.
+  defp numbered?(feed, {:seq, _number}, run), do: run[:tag] == Mark.name(feed)
+  defp numbered?(_feed, _id, _run), do: true
+
+  @doc "Lets a stream be heard that nobody reads yet, and returns the feed."
+  def follow(%Door.Stream{} = stream) do
+    {feed, monitor} = share(stream)
+    if monitor, do: Process.demonitor(monitor, [:flush])
+    Feed.leave(feed)
+    feed
   end
 
   @doc "Returns the bytes of what a stream has told that nobody else hears, last first."
@@ -132,7 +145,8 @@ defmodule AshAgent.Door.Client do
 
   defp begun(%{door: %{protocol: protocol, opts: opts}} = client, turn) do
     first = with {:seq, seq} <- client.since, do: seq + 1, else: (nil -> 0)
-    chunks = turn |> protocol.begin([context: client.context] ++ opts) |> Enum.with_index()
+    opts = [context: client.context, tag: Mark.name(client.feed)] ++ opts
+    chunks = turn |> protocol.begin(opts) |> Enum.with_index()
     bytes = for {chunk, seq} <- chunks, seq >= first, do: protocol.record(chunk, seq, nil)
     {bytes, %{client | begun?: true}}
   end
@@ -141,8 +155,8 @@ defmodule AshAgent.Door.Client do
   defp bytes({seq, _place, own}, client), do: own(own, seq, client)
 
   # The id comes with the last of its chunks: whoever had no more than the others gets all of them again.
-  defp own({id, event, context, shape}, seq, %{door: %{protocol: protocol, opts: opts}}) do
-    opts = [context: context] ++ opts
+  defp own({id, event, context, shape}, seq, %{door: %{protocol: protocol, opts: opts}} = client) do
+    opts = [context: context, tag: Mark.name(client.feed)] ++ opts
 
     chunks =
       if shape,

@@ -36,7 +36,8 @@ defmodule AshAgent.Door.Plug do
     {body, conn} = read(conn, Door.max_bytes(door))
 
     request = %{method: method, path: path, headers: conn.req_headers, body: body}
-    answer(conn, Door.call(door, Map.put(request, :assigns, conn.assigns)))
+    more = %{query: conn.query_string, assigns: conn.assigns}
+    answer(conn, Door.call(door, Map.merge(request, more)))
   end
 
   # One byte more than the door takes is enough for it to refuse.

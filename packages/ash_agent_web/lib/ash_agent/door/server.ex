@@ -4,7 +4,7 @@ defmodule AshAgent.Door.Server do
 
       {:ok, server} = AshAgent.Door.Server.start_link(door: AshAgent.Door.new(sessions: MyApp.Sessions, identify: identify, hosts: ["127.0.0.1:4010"]), port: 4010)
 
-  The door is below `/api/chat`. `:files` are what else is served, such as `%{"/" => {"text/html", html}}`. Port `0` takes a free one, see `port/1`.
+  The door is below `/api/chat`, or `:at`. `:files` are what else is served, such as `%{"/" => {"text/html", html}}`. Port `0` takes a free one, see `port/1`.
   In production, take `AshAgent.Door.Plug`.
   """
 
@@ -17,7 +17,8 @@ defmodule AshAgent.Door.Server do
              [
                required: true,
                type_doc: "an `AshAgent.Door`, or a function of the port that returns it"
-             ], "what answers below `/api/chat`."},
+             ], "what answers below `:at`."},
+            {:at, :string, [default: "/api/chat"], "the path of the door."},
             {:port, :non_neg_integer, [default: 0], "the port."},
             {:files, :map, [default: %{}], "by path: the type and the bytes."}
           ])
@@ -55,7 +56,7 @@ defmodule AshAgent.Door.Server do
     with {:ok, listener} <- :gen_tcp.listen(opts[:port], options),
          {:ok, port} <- :inet.port(listener) do
       door = if is_function(opts[:door]), do: opts[:door].(port), else: opts[:door]
-      config = %{door: door, files: opts[:files]}
+      config = %{door: door, at: opts[:at], files: opts[:files]}
       spawn_link(fn -> accept(listener, config) end)
       {:ok, %{listener: listener, port: port}}
     else
@@ -84,22 +85,25 @@ defmodule AshAgent.Door.Server do
     with {:ok, {:http_request, method, {:abs_path, target}, _}} <- receive_next(socket),
          {:ok, headers} <- headers(socket, []),
          {:ok, body} <- body(socket, headers, Door.max_bytes(config.door)) do
-      %{path: path} = URI.parse(target)
-      request = %{method: to_string(method), headers: headers, body: body}
+      %{path: path, query: query} = URI.parse(target)
+      request = %{method: to_string(method), headers: headers, body: body, query: query || ""}
       write(socket, respond(config, path || "/", request))
     end
   end
 
-  defp respond(%{door: door}, "/api/chat" <> rest, request)
-       when rest == "" or binary_part(rest, 0, 1) == "/" do
-    path = rest |> String.split("/", trim: true) |> Enum.map(&URI.decode/1)
-    Door.call(door, Map.put(request, :path, path))
-  end
+  defp respond(%{door: door, at: at, files: files}, path, request) do
+    below = String.replace_prefix(path, at, "")
 
-  defp respond(%{files: files}, path, _request) do
     case files do
-      %{^path => {type, bytes}} -> {200, [{"content-type", type}], bytes}
-      _none -> {404, [], ""}
+      %{^path => {type, bytes}} ->
+        {200, [{"content-type", type}], bytes}
+
+      _none when below != path and (below == "" or binary_part(below, 0, 1) == "/") ->
+        path = below |> String.split("/", trim: true) |> Enum.map(&URI.decode/1)
+        Door.call(door, Map.put(request, :path, path))
+
+      _none ->
+        {404, [], ""}
     end
   end
 

@@ -85,6 +85,9 @@ defmodule AshAgent.Door.Stream do
     Client.write(stream, told)
   end
 
+  @doc "What went wrong, in words for everybody."
+  def kind(kind), do: if(kind in @kinds, do: kind, else: :failed)
+
   ## In the process that hears it
 
   @doc "Subscribes this process. Returns what `open/3` does."
@@ -267,10 +270,8 @@ defmodule AshAgent.Door.Stream do
   end
 
   # Outside there are a kind and an id.
-  defp name(%{door: door}, {:failed, kind}) do
-    kind = if kind in @kinds, do: kind, else: :failed
-    {:failed, kind, door.report.(kind)}
-  end
+  defp name(%{door: door}, {:failed, kind}),
+    do: {:failed, kind(kind), door.report.(kind(kind))}
 
   defp name(%{reader: reader, context: context}, :paused),
     do: {:paused, Reader.waiting(reader, context)}

@@ -54,14 +54,34 @@ defmodule AshAgent.Door.Table do
     {:cost, "What the turn cost.", "nothing: `AshAgent.Context.Audit.fetch_cost/2` has it"}
   ]
 
+  # Of a response, only its texts are sent, since a call there is one that the client has to run.
+  @item ["response.output_item.added", "response.content_part.added"]
+  @item_done ["response.content_part.done", "response.output_item.done"]
+
+  @responses %{
+    text_started: @item,
+    text: ["response.output_text.delta"],
+    text_ended: ["response.output_text.done" | @item_done],
+    thinking_started: @item,
+    thinking: ["response.reasoning_text.delta"],
+    thinking_ended: ["response.reasoning_text.done" | @item_done],
+    asked: @item ++ ["response.output_text.delta", "response.output_text.done" | @item_done],
+    end: ["response.completed", "response.incomplete", "response.failed"]
+  }
+
   @doc "The rows: `{event, words, protocols}`."
-  def rows, do: @rows
+  def rows do
+    for {event, words, row} <- @rows do
+      responses = [responses: Map.get(@responses, event, [])]
+      {event, words, if(is_list(row), do: row ++ responses, else: row)}
+    end
+  end
 
   @doc "The names of what a protocol sends."
   def sent(protocol),
     do:
       for(
-        {_event, _words, row} <- @rows,
+        {_event, _words, row} <- rows(),
         is_list(row),
         type <- row[protocol],
         uniq: true,
@@ -71,13 +91,20 @@ defmodule AshAgent.Door.Table do
   @doc "The table for the documentation."
   def docs do
     lines =
-      for {event, words, row} <- @rows do
-        cell =
-          &if(is_list(row), do: Enum.map_join(row[&1], ", ", fn t -> "`#{t}`" end), else: row)
-
-        "| `#{event}` | #{words} | #{cell.(:ai_sdk)} | #{cell.(:ag_ui)} |\n"
+      for {event, words, row} <- rows() do
+        cells = for protocol <- [:ai_sdk, :ag_ui, :responses], do: "#{cell(row, protocol)} | "
+        "| `#{event}` | #{words} | #{String.trim_trailing(Enum.join(cells))}\n"
       end
 
-    "| event | what happened | AI SDK | AG-UI |\n|---|---|---|---|\n#{lines}"
+    "| event | what happened | AI SDK | AG-UI | Responses |\n|---|---|---|---|---|\n#{lines}"
+  end
+
+  defp cell(row, _protocol) when is_binary(row), do: row
+
+  defp cell(row, protocol) do
+    case row[protocol] do
+      [] -> "nothing"
+      types -> Enum.map_join(types, ", ", &"`#{&1}`")
+    end
   end
 end

@@ -68,6 +68,11 @@ defmodule AshAgent.Door.Play do
   @doc "The header `authorization` names somebody, as whom one may see what begins with that name."
   def identify(%{headers: headers, asks: id}) do
     case List.keyfind(headers, "authorization", 0) do
+      # A new conversation gets a name.
+      {_, "Bearer " <> name} when id == nil ->
+        new = "#{name}-#{System.unique_integer([:positive])}"
+        {:ok, %{conversation: new, runtime_context: %{name: name}, metadata: %{name: name}}}
+
       {_, "Bearer " <> name} ->
         if String.starts_with?(id, name <> "-"),
           do:

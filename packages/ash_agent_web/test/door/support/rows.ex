@@ -50,7 +50,11 @@ defmodule AshAgent.Door.Rows do
 
   @doc "The bytes of them, as a door sends them."
   def bytes(protocol, opts) do
-    chunks = protocol.begin(1, opts) ++ Enum.flat_map(events(), &protocol.chunks(&1, opts))
-    IO.iodata_to_binary([protocol.encode(chunks), protocol.last()])
+    chunks =
+      if shape = protocol.shape(),
+        do: events() |> Enum.flat_map_reduce(shape, &protocol.chunks(&1, &2, opts)) |> elem(0),
+        else: Enum.flat_map(events(), &protocol.chunks(&1, opts))
+
+    IO.iodata_to_binary([protocol.encode(protocol.begin(1, opts) ++ chunks), protocol.last()])
   end
 end
