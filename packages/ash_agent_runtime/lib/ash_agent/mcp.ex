@@ -9,8 +9,8 @@ defmodule AshAgent.MCP do
              "the milliseconds in which a server has to start and list its tools."},
             {:max_result_bytes, :pos_integer, [default: 10_000_000],
              "how much a server may return of a call, in memory; more is an error."},
-            {:client, :atom, [default: AshAgent.MCP.Anubis],
-             "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `anubis_mcp`."}
+            {:client, :atom, [default: AshAgent.MCP.ExMCPClient],
+             "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `ex_mcp`."}
           ])
 
   @tools_schema AshAgent.Options.schema([
@@ -34,8 +34,8 @@ defmodule AshAgent.MCP do
 
       AshAgent.Runtime.run(context, llm: llm, tools: AshAgent.MCP.tools(MyApp.MCP) ++ my_tools)
 
-  This supervisor starts a client for each server, and all conversations of the application share it. The client is `anubis_mcp`, which
-  your application adds to its dependencies: `{:anubis_mcp, "~> 2.0"}`. It needs Elixir 1.18. The guide [MCP](mcp.html) shows it all.
+  This supervisor starts a client for each server, and all conversations of the application share it. The client is `ex_mcp`, which
+  your application adds to its dependencies: `{:ex_mcp, "~> 1.0"}`. It needs Elixir 1.17. The guide [MCP](mcp.html) shows it all.
 
   ## Servers
 
@@ -85,7 +85,7 @@ defmodule AshAgent.MCP do
 
   alias AshAgent.ChatContext.{Config, MCPServers}
   alias AshAgent.Context.JSON
-  alias AshAgent.MCP.{Error, Server}
+  alias AshAgent.MCP.{Error, Remote}
   alias AshAgent.Options
   alias AshAgent.Runtime.Tool
 
@@ -146,7 +146,7 @@ defmodule AshAgent.MCP do
     children =
       for {server, prefix} <- opts[:servers] do
         settings = Map.merge(settings, %{server: server, prefix: prefix})
-        start = {Server, :start_link, [fn -> settings end]}
+        start = {Remote, :start_link, [fn -> settings end]}
         # Servers that end in time are not waited for, and the others are killed.
         %{id: server.name, start: start, shutdown: 10_000}
       end
@@ -197,7 +197,7 @@ defmodule AshAgent.MCP do
   end
 
   defp entries(pid) when is_pid(pid) do
-    Server.tools(pid)
+    Remote.tools(pid)
   catch
     :exit, _reason -> {:error, "was stopped"}
   end
@@ -212,7 +212,7 @@ defmodule AshAgent.MCP do
       repeat: entry.repeat,
       run: fn arguments, _tool_context, scope ->
         with {:ok, arguments} <- plain(arguments),
-             do: Server.call(pid, entry.remote, arguments, scope.progress)
+             do: Remote.call(pid, entry.remote, arguments, scope.progress)
       end
     }
   end

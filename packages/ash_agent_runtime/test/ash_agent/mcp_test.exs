@@ -83,14 +83,15 @@ defmodule AshAgent.MCPTest do
       end
     end
 
-    unless Code.ensure_loaded?(Anubis.Client) do
+    unless Code.ensure_loaded?(ExMCP.Client) do
       test "says what to add to mix.exs when there are servers and no client" do
         chat = ChatContext.new(config: [mcp_servers: [%{name: "files", command: "mcp-files"}]])
 
         assert {:error, %MCP.Error{reason: {:no_client, _}} = error} =
                  MCP.start_link(servers: chat.config)
 
-        assert Exception.message(error) =~ ~s({:anubis_mcp, "~> 2.0"} to the deps in mix.exs)
+        assert Exception.message(error) =~
+                 ~r/\Athe MCP server "files" needs a client(: add {:ex_mcp, "~> 1.0"} to the deps in mix.exs|, and that needs Elixir 1.17)/
       end
     end
 

@@ -1,4 +1,4 @@
-defmodule AshAgent.MCP.Server do
+defmodule AshAgent.MCP.Remote do
   @moduledoc false
 
   # One MCP server: owns its client, keeps the list of its tools, and makes calls for the processes of tools.
@@ -160,7 +160,8 @@ defmodule AshAgent.MCP.Server do
 
   defp connect(state) do
     {id, me} = {make_ref(), self()}
-    start = fn -> state.client.start_link(state.server, &send(me, {id, &1})) end
+    server = Map.merge(state.server, Map.take(state, [:timeout, :max_result_bytes]))
+    start = fn -> state.client.start_link(server, &send(me, {id, &1})) end
 
     case ToolExecutor.call_guarded(start) do
       {:returned, {:ok, pid, held}} ->
