@@ -75,6 +75,14 @@ defmodule AshAgent.MCP do
   A call that fails in any other way has an error that the model can read. If the server ends during a call, its outcome is unknown,
   and the error says so. Other calls get an error while the server is started again, at once and then ever more slowly.
 
+  ## Tools that change
+
+  What was allowed is the tool that was shown. If the server has listed another description or other parameters since then, a call is not made, and
+  the model reads why. The same holds for a call that somebody approved while the run was paused: when it resumes, the tool has to be the
+  one of the request that the call answers.
+
+  ## Time
+
   A call that times out, or whose run is cancelled, is cancelled at the server (`notifications/cancelled`). Progress that the server
   reports is the event `[:ash_agent, :runtime, :tool, :progress]`, see `AshAgent.Runtime.Events`.
   """
@@ -210,9 +218,10 @@ defmodule AshAgent.MCP do
       description: entry.description,
       parameters: entry.parameters,
       repeat: entry.repeat,
+      foreign?: true,
       run: fn arguments, _tool_context, scope ->
         with {:ok, arguments} <- plain(arguments),
-             do: Remote.call(pid, entry.remote, arguments, scope.progress)
+             do: Remote.call(pid, entry, arguments, scope.progress)
       end
     }
   end
