@@ -45,7 +45,7 @@ defmodule AshAgentRuntime.MixProject do
   end
 
   # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
-  @integrations [:anubis_mcp, :finch, :opentelemetry_api, :plug, :req, :stream_data]
+  @integrations [:ex_mcp, :finch, :opentelemetry_api, :plug, :req, :stream_data]
 
   defp integrations do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
@@ -140,7 +140,8 @@ defmodule AshAgentRuntime.MixProject do
       filter_modules: Function.capture(AshAgent.DocLinks, :library?, 2),
       # The default client for MCP is named, and not for use by applications.
       # Those of ash_agent_test are compiled in :integration, and are documented there.
-      skip_code_autolink_to: ~w(AshAgent.MCP.Anubis AshAgent.Store.Conformance AshAgent.Test),
+      skip_code_autolink_to:
+        ~w(AshAgent.MCP.ExMCPClient AshAgent.Store.Conformance AshAgent.Test),
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",

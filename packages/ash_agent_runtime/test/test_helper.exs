@@ -3,7 +3,7 @@ alias AshAgent.TestSupport.{Browser, Integrations, McpServers, PgSQL}
 libraries = [
   ecto: Ecto.Schema,
   finch: Finch,
-  mcp: Anubis.Client,
+  mcp: ExMCP.Client,
   opentelemetry: :otel_ctx,
   plug: Plug.Test,
   req: Req,

@@ -9,8 +9,8 @@ defmodule AshAgent.MCP do
              "the milliseconds in which a server has to start and list its tools."},
             {:max_result_bytes, :pos_integer, [default: 10_000_000],
              "how much a server may return of a call, in memory; more is an error."},
-            {:client, :atom, [default: AshAgent.MCP.Anubis],
-             "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `anubis_mcp`."}
+            {:client, :atom, [default: AshAgent.MCP.ExMCPClient],
+             "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `ex_mcp`."}
           ])
 
   @tools_schema AshAgent.Options.schema([
@@ -34,8 +34,8 @@ defmodule AshAgent.MCP do
 
       AshAgent.Runtime.run(context, llm: llm, tools: AshAgent.MCP.tools(MyApp.MCP) ++ my_tools)
 
-  This supervisor starts a client for each server, and all conversations of the application share it. The client is `anubis_mcp`, which
-  your application adds to its dependencies: `{:anubis_mcp, "~> 2.0"}`. It needs Elixir 1.18. The guide [MCP](mcp.html) shows it all.
+  This supervisor starts a client for each server, and all conversations of the application share it. The client is `ex_mcp`, which
+  your application adds to its dependencies: `{:ex_mcp, "~> 1.0"}`. It needs Elixir 1.17. The guide [MCP](mcp.html) shows it all.
 
   ## Servers
 
@@ -75,6 +75,14 @@ defmodule AshAgent.MCP do
   A call that fails in any other way has an error that the model can read. If the server ends during a call, its outcome is unknown,
   and the error says so. Other calls get an error while the server is started again, at once and then ever more slowly.
 
+  ## Tools that change
+
+  What was allowed is the tool that was shown. If the server has listed another description or other parameters since then, a call is not made, and
+  the model reads why. The same holds for a call that somebody approved while the run was paused: when it resumes, the tool has to be the
+  one of the request that the call answers.
+
+  ## Time
+
   A call that times out, or whose run is cancelled, is cancelled at the server (`notifications/cancelled`). Progress that the server
   reports is the event `[:ash_agent, :runtime, :tool, :progress]`, see `AshAgent.Runtime.Events`.
   """
@@ -85,7 +93,7 @@ defmodule AshAgent.MCP do
 
   alias AshAgent.ChatContext.{Config, MCPServers}
   alias AshAgent.Context.JSON
-  alias AshAgent.MCP.{Error, Server}
+  alias AshAgent.MCP.{Error, Remote}
   alias AshAgent.Options
   alias AshAgent.Runtime.Tool
 
@@ -146,7 +154,7 @@ defmodule AshAgent.MCP do
     children =
       for {server, prefix} <- opts[:servers] do
         settings = Map.merge(settings, %{server: server, prefix: prefix})
-        start = {Server, :start_link, [fn -> settings end]}
+        start = {Remote, :start_link, [fn -> settings end]}
         # Servers that end in time are not waited for, and the others are killed.
         %{id: server.name, start: start, shutdown: 10_000}
       end
@@ -197,7 +205,7 @@ defmodule AshAgent.MCP do
   end
 
   defp entries(pid) when is_pid(pid) do
-    Server.tools(pid)
+    Remote.tools(pid)
   catch
     :exit, _reason -> {:error, "was stopped"}
   end
@@ -210,9 +218,10 @@ defmodule AshAgent.MCP do
       description: entry.description,
       parameters: entry.parameters,
       repeat: entry.repeat,
+      foreign?: true,
       run: fn arguments, _tool_context, scope ->
         with {:ok, arguments} <- plain(arguments),
-             do: Server.call(pid, entry.remote, arguments, scope.progress)
+             do: Remote.call(pid, entry, arguments, scope.progress)
       end
     }
   end

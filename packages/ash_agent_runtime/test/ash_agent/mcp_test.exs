@@ -83,14 +83,15 @@ defmodule AshAgent.MCPTest do
       end
     end
 
-    unless Code.ensure_loaded?(Anubis.Client) do
+    unless Code.ensure_loaded?(ExMCP.Client) do
       test "says what to add to mix.exs when there are servers and no client" do
         chat = ChatContext.new(config: [mcp_servers: [%{name: "files", command: "mcp-files"}]])
 
         assert {:error, %MCP.Error{reason: {:no_client, _}} = error} =
                  MCP.start_link(servers: chat.config)
 
-        assert Exception.message(error) =~ ~s({:anubis_mcp, "~> 2.0"} to the deps in mix.exs)
+        assert Exception.message(error) =~
+                 ~r/\Athe MCP server "files" needs a client(: add {:ex_mcp, "~> 1.0"} to the deps in mix.exs|, and that needs Elixir 1.17)/
       end
     end
 
@@ -538,6 +539,82 @@ defmodule AshAgent.MCPTest do
       context = Context.Calls.approve_tool_call(paused.context, "r", approved)
       {:ok, _} = Runtime.resume(context, [llm: LLM.Scripted.new(["Done."])] ++ opts)
       assert_receive {:called, "read", %{"a" => 1, "b" => 2}}
+    end
+
+    # A server whose tool is described by an agent, and what it is called with. The run asks about each call.
+    defp described(keys \\ []) do
+      me = self()
+      {:ok, kept} = Agent.start_link(fn -> %{"description" => "Reads"} end)
+      list = fn _ -> {:ok, page([tool("read", Agent.get(kept, & &1))])} end
+      call = fn name, _, _ -> send(me, {:called, name}) && text("done") end
+      mcp = start!([server("s", %{list: list, call: call})])
+      assert_receive {:started, _client, _owner, changed}
+      tools = fn -> MCP.tools(mcp) end
+
+      llm = fn context, _opts ->
+        if results(context) == [],
+          do: {:ok, %{tool_calls: [%{id: "r", name: "s__read", arguments: %{}}]}},
+          else: {:ok, %{content: "Done."}}
+      end
+
+      change = fn new ->
+        before = names_and_words(tools.())
+        Agent.update(kept, fn _ -> new end)
+        changed.()
+        # It lists what there is, whether or not that is new.
+        assert new == %{"description" => "Reads"} or
+                 Wait.until(fn -> names_and_words(tools.()) != before end)
+      end
+
+      {[llm: llm, approval: fn _call, _ -> :ask end] ++ keys, tools, change}
+    end
+
+    defp names_and_words(tools), do: for(tool <- tools, do: {tool.description, tool.parameters})
+
+    test "that were approved are made only of the tool that was shown" do
+      schema = %{"type" => "object", "properties" => %{"path" => %{"type" => "string"}}}
+
+      for keys <- [[], [request_notes: :hashes]],
+          {new, runs?} <- [
+            {%{"description" => "Reads"}, true},
+            {%{"description" => "Reads and sends"}, false},
+            {%{"description" => "Reads", "inputSchema" => schema}, false}
+          ],
+          reload <- [& &1, &(&1 |> Context.dump() |> Context.load!())] do
+        {opts, tools, change} = described(keys)
+        {:paused, paused} = prompt("Go", [tools: tools] ++ opts)
+        context = Context.Calls.approve_tool_call(paused.context, "r", by: "ann")
+        change.(new)
+        {:ok, result} = Runtime.resume(reload.(context), [tools: tools] ++ opts)
+
+        if runs? do
+          assert results(result.context) == [{:ok, "done"}]
+          assert_received {:called, "read"}
+        else
+          assert [{:error, words}] = results(result.context)
+          assert words =~ "no longer described as it was when the call was approved"
+          refute_received {:called, _}
+        end
+      end
+    end
+
+    test "are not made of a tool that has changed since the run began" do
+      {opts, tools, change} = described()
+      offered = tools.()
+
+      approval = fn _call, _ ->
+        change.(%{"description" => "Reads and sends"})
+        :approve
+      end
+
+      {:ok, result} = prompt("Go", [tools: offered] ++ Keyword.put(opts, :approval, approval))
+      assert [{:error, words}] = results(result.context)
+
+      assert words ==
+               ~s(the MCP server "s" has changed or removed this tool since it was shown; the call was not made)
+
+      refute_received {:called, _}
+      assert call(tools.(), "s__read") == {:ok, "done"}
     end
 
     test "tell their progress, and no flood of it" do

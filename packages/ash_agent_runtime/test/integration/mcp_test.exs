@@ -1,4 +1,4 @@
-if Code.ensure_loaded?(Anubis.Client) do
+if Code.ensure_loaded?(ExMCP.Client) do
   defmodule AshAgent.Integration.MCPTest do
     # The environment belongs to the whole VM.
     use ExUnit.Case, async: false
@@ -13,14 +13,12 @@ if Code.ensure_loaded?(Anubis.Client) do
     @moduletag :capture_log
 
     setup_all do
-      {:ok, _} = Application.ensure_all_started(:anubis_mcp)
+      {:ok, _} = Application.ensure_all_started(:ex_mcp)
       :ok
     end
 
     defp start!(servers, opts \\ []),
       do: start_supervised!({MCP, [servers: servers] ++ opts}, id: make_ref())
-
-    defp finch!, do: start_supervised!({Finch, name: Anubis.Finch})
 
     defp everything(keys \\ %{}),
       do: program("everything", McpServers.npm("everything"), ["stdio"], keys)
@@ -55,7 +53,7 @@ if Code.ensure_loaded?(Anubis.Client) do
 
     describe "server-everything over stdio" do
       @describetag :mcp_npm
-      @describetag integrations: ["anubis_mcp", "MCP servers"]
+      @describetag integrations: ["ex_mcp", "MCP servers"]
 
       test "is listed, and its results become text, parts and errors" do
         tools = [everything()] |> start!() |> MCP.tools()
@@ -85,7 +83,7 @@ if Code.ensure_loaded?(Anubis.Client) do
         assert words =~ "Resource demo://resource/dynamic/text/2"
 
         assert {:error, words} = call(tools, "everything__get-sum", %{"a" => "x", "b" => 1})
-        assert words =~ "expected number"
+        assert words =~ "expected a number"
       end
 
       test "gets only the environment that it may have" do
@@ -145,7 +143,7 @@ if Code.ensure_loaded?(Anubis.Client) do
     describe "server-filesystem over stdio" do
       @describetag :mcp_npm
       @describetag :tmp_dir
-      @describetag integrations: ["anubis_mcp", "MCP servers"]
+      @describetag integrations: ["ex_mcp", "MCP servers"]
 
       test "reads and writes in its folder, as far as the rules of a run allow", %{tmp_dir: dir} do
         dir = Path.expand(dir)
@@ -186,7 +184,7 @@ if Code.ensure_loaded?(Anubis.Client) do
 
     describe "server-everything over HTTP" do
       @describetag :mcp_npm
-      @describetag integrations: ["anubis_mcp", "Finch", "MCP servers"]
+      @describetag integrations: ["ex_mcp", "MCP servers"]
 
       setup do
         {program, args} = McpServers.npm("everything")
@@ -201,37 +199,40 @@ if Code.ensure_loaded?(Anubis.Client) do
         {:ok, server: server, os_pid: os_pid}
       end
 
-      test "needs a Finch, and says so", %{server: server} do
-        assert {:error, error} = MCP.start_link(servers: [server])
-        assert Exception.message(error) =~ "add {Finch, name: Anubis.Finch} to the children"
-      end
-
-      test "makes calls one at a time; one that times out costs the connection alone", %{
+      test "makes ten slow calls in the time of one, and tells their progress while they run", %{
         server: server
       } do
-        finch!()
         tools = [server] |> start!() |> MCP.tools()
         assert call(tools, "ev__echo", %{"message" => "hi"}) == {:ok, "Echo: hi"}
+        slow = %{"duration" => 3, "steps" => 3}
+        begun = System.monotonic_time(:millisecond)
 
-        long =
-          started(tools, "ev__trigger-long-running-operation", %{"duration" => 2, "steps" => 1})
+        runs = for _ <- 1..10, do: started(tools, "ev__trigger-long-running-operation", slow)
 
-        assert_receive {:event, :start, _}
-        assert call(tools, "ev__echo", %{"message" => "waits"}) == {:ok, "Echo: waits"}
-        assert {:ok, "Long running" <> _} = Task.await(long, 60_000)
+        assert_receive {:event, :progress, %{progress: 1, total: 3}}, 60_000
+        assert Enum.all?(runs, &(Task.yield(&1, 0) == nil))
+        assert call(tools, "ev__echo", %{"message" => "meanwhile"}) == {:ok, "Echo: meanwhile"}
+        for {:ok, words} <- Task.await_many(runs, 60_000), do: assert(words =~ "Long running")
+        assert System.monotonic_time(:millisecond) - begun < 15_000
+      end
+
+      test "loses one call that times out, and no other", %{server: server} do
+        tools = [server] |> start!() |> MCP.tools()
+
+        other =
+          started(tools, "ev__trigger-long-running-operation", %{"duration" => 3, "steps" => 1})
 
         long = %{"duration" => 600, "steps" => 1}
 
         assert {:error, "timed out" <> _} =
                  call(tools, "ev__trigger-long-running-operation", long, timeout: 500)
 
+        assert {:ok, "Long running" <> _} = Task.await(other, 60_000)
         assert call(tools, "ev__echo", %{"message" => "again"}) == {:ok, "Echo: again"}
       end
 
       @tag capture_log: false
       test "may die; no key is logged, at whatever level", %{server: server, os_pid: os_pid} do
-        finch!()
-
         log =
           capture_log([level: :debug], fn ->
             mcp = start!([server])
@@ -263,7 +264,7 @@ if Code.ensure_loaded?(Anubis.Client) do
     describe "the guide" do
       @describetag :mcp_npm
       @describetag :tmp_dir
-      @describetag integrations: ["anubis_mcp", "Finch", "MCP servers"]
+      @describetag integrations: ["ex_mcp", "MCP servers"]
 
       # Its code as it stands there, but for the programs and places of this machine.
       test "runs", %{tmp_dir: dir} do
@@ -325,7 +326,7 @@ if Code.ensure_loaded?(Anubis.Client) do
     describe "a server made with the Python SDK" do
       @describetag :mcp_python
       @describetag :tmp_dir
-      @describetag integrations: ["anubis_mcp", "MCP servers"]
+      @describetag integrations: ["ex_mcp", "MCP servers"]
 
       setup %{tmp_dir: dir}, do: {:ok, notes: Path.expand("notes", dir)}
 
@@ -372,15 +373,11 @@ if Code.ensure_loaded?(Anubis.Client) do
         assert Wait.until(fn -> match?({:ok, _}, call(tools, "py__sound")) end, 60_000)
       end
 
-      test "may have a schema that refers to itself, which ends its client and not the VM" do
-        error =
-          assert_raise MCP.Error, fn -> [python("--recursive")] |> start!() |> MCP.tools() end
-
-        assert {:unavailable, %{"py" => "has ended" <> _}} = error.reason
+      test "may have an output schema that refers to itself" do
+        assert [python("--recursive")] |> start!() |> MCP.tools() |> length() == 4
       end
 
       test "hears of cancelled calls and lists what is new over HTTP, too", %{notes: notes} do
-        finch!()
         {number, _os_pid} = McpServers.listen(McpServers.python(), fn _ -> [] end, &[notes, &1])
         mcp = start!([%{name: "py", url: "http://127.0.0.1:#{number}/mcp"}])
         tools = MCP.tools(mcp)
@@ -390,6 +387,44 @@ if Code.ensure_loaded?(Anubis.Client) do
         assert call(tools, "py__grow") == {:ok, "grown"}
         assert Wait.until(fn -> length(MCP.tools(mcp)) == 5 end)
       end
+    end
+
+    describe "a program of the old era" do
+      @describetag :mcp_python
+      @describetag integrations: ["ex_mcp", "MCP servers"]
+
+      defp odd(mode, opts) do
+        {python, _args} = McpServers.python()
+        script = Path.expand("../support/mcp_odd.py", __DIR__)
+        start!([program("odd", {python, [script]}, [mode], %{})], opts)
+      end
+
+      test "can be used, whatever it does with what it does not know, and whatever else it writes" do
+        for mode <- ["dies", "silent", "slow", "noisy"] do
+          tools = mode |> odd(timeout: 9_000) |> MCP.tools()
+          assert {mode, call(tools, "odd__add")} == {mode, {:ok, "aaa"}}
+        end
+      end
+
+      test "that sends too much ends, which is the end of its calls alone" do
+        mcp = odd("large", max_result_bytes: 1_000_000)
+        assert {:error, words} = mcp |> MCP.tools() |> call("odd__add")
+        assert words =~ "ended during the call, and whether the call did its work is not known"
+        assert Wait.until(fn -> names(MCP.tools(mcp)) == ["odd__add"] end)
+      end
+    end
+
+    test "a program that writes no messages is an error that says so" do
+      program = %{
+        name: "x",
+        command: "sh",
+        args: ["-c", "while read -r line; do echo hello; done"]
+      }
+
+      error = assert_raise MCP.Error, fn -> [program] |> start!(timeout: 3_000) |> MCP.tools() end
+
+      assert %{"x" => words} = elem(error.reason, 1)
+      assert words =~ "did not respond"
     end
 
     test "a program that does not exist is an error that names it" do
@@ -403,7 +438,6 @@ if Code.ensure_loaded?(Anubis.Client) do
     end
 
     test "an address that refuses is an error with its status, and without what it says" do
-      finch!()
       {:ok, socket} = :gen_tcp.listen(0, [:binary, active: false, ip: {127, 0, 0, 1}])
       {:ok, number} = :inet.port(socket)
       start_supervised!({Task, fn -> refuse(socket) end})
@@ -415,7 +449,7 @@ if Code.ensure_loaded?(Anubis.Client) do
       }
 
       error = assert_raise MCP.Error, fn -> [server] |> start!() |> MCP.tools() end
-      assert error.reason == {:unavailable, %{"x" => "answered with HTTP status 401"}}
+      assert error.reason == {:unavailable, %{"x" => "wants to know who asks (HTTP status 401)"}}
     end
 
     defp refuse(socket) do
@@ -432,8 +466,6 @@ if Code.ensure_loaded?(Anubis.Client) do
     end
 
     test "an address that is not one is an error without it" do
-      finch!()
-
       error =
         assert_raise MCP.Error, fn ->
           [%{name: "x", url: "ftp://hunter2"}] |> start!() |> MCP.tools()

@@ -25,6 +25,8 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.subscriptions import ToolsListChanged
 
 NOTES = sys.argv[1]
 SCHEMA = {"type": "object", "properties": {"label": {"type": "string"}}}
@@ -66,7 +68,7 @@ async def call_tool(ctx, params):
                 raise
         case "grow":
             pages[1].append("grown.twice")
-            await ctx.session.send_tool_list_changed()
+            await bus.publish(ToolsListChanged())
             return text("grown")
         case "sound":
             return types.CallToolResult(content=[types.AudioContent(data="UklGRg==", mime_type="audio/wav")])
@@ -80,7 +82,10 @@ def text(words):
     return types.CallToolResult(content=[types.TextContent(text=words)])
 
 
-server = Server("test", on_list_tools=list_tools, on_call_tool=call_tool)
+bus = InMemorySubscriptionBus()
+server = Server(
+    "test", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=ListenHandler(bus)
+)
 if len(sys.argv) > 2:
     import uvicorn
 

@@ -1,6 +1,6 @@
 defmodule AshAgent.MCP.Client do
   @moduledoc """
-  An MCP client as `AshAgent.MCP` uses it. The one for `anubis_mcp` is built in.
+  An MCP client as `AshAgent.MCP` uses it. The one for `ex_mcp` is built in.
 
   A client holds one connection to one server. `AshAgent.MCP` starts it, calls it from other processes, several at once, ends it, and
   starts it again when its process ends. Results of servers are passed on as they are; they need no checks.
@@ -9,7 +9,7 @@ defmodule AshAgent.MCP.Client do
   after the server's name: `"did not respond in time"`.
   """
 
-  @typedoc "A server as `t:AshAgent.ChatContext.Config.mcp_server/0`."
+  @typedoc "A server as `t:AshAgent.ChatContext.Config.mcp_server/0`, with the limits `:timeout` and `:max_result_bytes` of `AshAgent.MCP`."
   @type server :: map()
 
   @typedoc "A connection."

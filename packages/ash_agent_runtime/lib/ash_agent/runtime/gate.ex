@@ -9,6 +9,7 @@ defmodule AshAgent.Runtime.Gate do
   alias AshAgent.Deadline
   alias AshAgent.Runtime.{Events, Permissions, Sealed, Tool, ToolArguments, ToolExecutor}
 
+  @changed "the tool is no longer described as it was when the call was approved; call it again to ask for a decision about it"
   @others "the arguments differ from the approved ones; call the tool again to ask for a decision about them"
 
   @rewritten "a hook (:before_tool) changed the arguments that a person wrote, so it did not run"
@@ -38,7 +39,8 @@ defmodule AshAgent.Runtime.Gate do
 
   @doc """
   Decides about a call. `env` has `tools`, `tool_context`, `supervisor`, `timeout`, `deadline`, and for a call that was approved
-  before `approved?`, a function that tells whether given arguments were approved; it is `nil` for other calls. With `edited?`, a
+  before `approved?`, a function that tells whether given arguments were approved; it is `nil` for other calls. `as_shown?` tells whether
+  the tool of a name is described as in the request that the calls answer. With `edited?`, a
   person wrote them.
 
   Returns `{:run, call}` with the arguments for the tool, `{:approve, call}` if it was approved just now, `{:ask, call}`,
@@ -63,9 +65,17 @@ defmodule AshAgent.Runtime.Gate do
       approved = if changed === shown, do: [ready, call], else: [ready]
 
       cond do
-        tool.recall? or tool.waits? or (tool.asks? and tool.late != nil) -> {:run, ready}
-        tool.asks? -> ask(gate, tool, ready)
-        true -> approve(gate, ready, approved, env)
+        tool.recall? or tool.waits? or (tool.asks? and tool.late != nil) ->
+          {:run, ready}
+
+        tool.asks? ->
+          ask(gate, tool, ready)
+
+        tool.foreign? and env[:approved?] != nil and not env.as_shown?.(call.name) ->
+          {:deny, :approval, @changed}
+
+        true ->
+          approve(gate, ready, approved, env)
       end
     else
       {:error, _words} -> {:refused, call}

@@ -5,7 +5,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   # that may run are executed. All are decided before the first one runs, so that decisions are recorded whatever the tools
   # do.
 
-  alias AshAgent.Context
+  alias AshAgent.{Context, Response}
   alias AshAgent.Runtime.{Events, Gate, Journal, Late, Outcome, Repeat, Run, Tool, ToolExecutor}
   alias AshAgent.Runtime.Underway
 
@@ -177,7 +177,11 @@ defmodule AshAgent.Runtime.ToolCalls do
     started = System.monotonic_time()
     approved? = if shown == :error, do: &approved?(run.context, id, &1)
     {call, edited?} = put_edited(call, run.context, shown)
-    env = run |> Run.tool_settings() |> Map.merge(%{approved?: approved?, edited?: edited?})
+
+    env =
+      run
+      |> Run.tool_settings()
+      |> Map.merge(%{approved?: approved?, edited?: edited?, as_shown?: &as_shown?(run, &1)})
 
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->
@@ -221,6 +225,30 @@ defmodule AshAgent.Runtime.ToolCalls do
   rescue
     # No context can hold such arguments, so nobody has approved them.
     _ in [Context.Error, ArgumentError] -> false
+  end
+
+  # The request is kept whole, or as digests. What is not known has not been shown.
+  defp as_shown?(%{context: context} = run, name) do
+    with [shown] <- for(%{"name" => ^name} = tool <- noted_tools(context), do: tool),
+         [tool] <- for(%{name: ^name} = tool <- run.offered_tools, do: tool) do
+      tool = Map.new(tool, fn {key, value} -> {to_string(key), value} end)
+      Enum.any?([[], [keep: :hashes]], &([shown] == note([tool], &1)))
+    else
+      _not_one -> false
+    end
+  end
+
+  defp noted_tools(context),
+    do: Context.Audit.get_request(context, Context.count_iterations(context)).tools || []
+
+  defp note(tools, opts) do
+    {:ok, response} =
+      Response.decode(:ollama, %{"message" => %{"content" => "."}, "done" => true})
+
+    Context.new(".")
+    |> Context.Audit.put_request(nil, tools, opts)
+    |> Context.add_response!(response, requested_at: DateTime.utc_now())
+    |> noted_tools()
   end
 
   # The question is in the log, so that the conversation is paused wherever it goes. Arguments that are not a map, as those of

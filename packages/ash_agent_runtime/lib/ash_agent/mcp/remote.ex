@@ -1,4 +1,4 @@
-defmodule AshAgent.MCP.Server do
+defmodule AshAgent.MCP.Remote do
   @moduledoc false
 
   # One MCP server: owns its client, keeps the list of its tools, and makes calls for the processes of tools.
@@ -36,9 +36,9 @@ defmodule AshAgent.MCP.Server do
   @doc "`{:ok, entries}` as `AshAgent.MCP.Listing` has them, or `{:error, words}`; waits for the first listing."
   def tools(pid), do: Sealed.call(pid, :tools, {__MODULE__, :tools})
 
-  @doc "Makes a call, and returns the result of a tool."
-  def call(pid, name, arguments, progress) do
-    Sealed.call(pid, {:call, name, arguments, progress}, {__MODULE__, :call})
+  @doc "Makes a call of a tool as `tools/1` returned it, and returns its result. A tool that is another one by now is not called."
+  def call(pid, entry, arguments, progress) do
+    Sealed.call(pid, {:call, entry, arguments, progress}, {__MODULE__, :call})
   catch
     :exit, {reason, _call} when reason in [:noproc, :normal, :shutdown] ->
       {:error, "the MCP server was stopped"}
@@ -92,15 +92,16 @@ defmodule AshAgent.MCP.Server do
   end
 
   # Jobs have no part of the state: it has the jobs, and all of it would be copied to each worker.
-  defp handle_request({:call, name, arguments, progress}, {caller, _} = from, state) do
+  defp handle_request({:call, entry, arguments, progress}, {caller, _} = from, state) do
     %{client: client, max_result_bytes: max} = state
 
     run = fn held ->
-      with {:ok, result} <- client.call_tool(held, name, arguments, progress),
+      with {:ok, result} <- client.call_tool(held, entry.remote, arguments, progress),
            do: {:ok, Content.result(result, max)}
     end
 
     job = %{kind: :call, from: from, caller: Process.monitor(caller), run: run}
+    job = Map.put(job, :entry, entry)
 
     {:noreply, go_on(%{state | queue: :queue.in(job, state.queue)})}
   end
@@ -160,7 +161,8 @@ defmodule AshAgent.MCP.Server do
 
   defp connect(state) do
     {id, me} = {make_ref(), self()}
-    start = fn -> state.client.start_link(state.server, &send(me, {id, &1})) end
+    server = Map.merge(state.server, Map.take(state, [:timeout, :max_result_bytes]))
+    start = fn -> state.client.start_link(server, &send(me, {id, &1})) end
 
     case ToolExecutor.call_guarded(start) do
       {:returned, {:ok, pid, held}} ->
@@ -256,11 +258,28 @@ defmodule AshAgent.MCP.Server do
   defp go_on(state) do
     with true <- may_start?(state),
          {{:value, job}, queue} <- :queue.out(state.queue) do
-      go_on(start(%{state | queue: queue}, job))
+      go_on(start_as_shown(%{state | queue: queue}, job))
     else
       _ -> state
     end
   end
+
+  # Whoever allowed the call has seen that tool, and no other one.
+  defp start_as_shown(state, %{kind: :call, entry: entry} = job) do
+    if entry in state.entries do
+      start(state, Map.delete(job, :entry))
+    else
+      answer(
+        state,
+        job,
+        {:error, "has changed or removed this tool since it was shown; the call was not made"}
+      )
+
+      state
+    end
+  end
+
+  defp start_as_shown(state, job), do: start(state, job)
 
   # Until the first listing is there, nothing else starts.
   defp may_start?(%{jobs: jobs}) when map_size(jobs) == 0, do: true

@@ -1,0 +1,248 @@
+defmodule AshAgent.MCP.Connection do
+  @moduledoc false
+
+  # A connection to a server: starts the client of ex_mcp, in the newest era that the server knows, and passes it the messages that come
+  # in. It sees them first, since the client drops the progress and the changes of the old era.
+  #
+  # The client, and the processes that carry messages, are linked to it or watched by a guard, so that all of them end with it. Its table has
+  # `{{:progress, token}, caller, function}`, `{{:post, id}, pid}`, and what is known of the server: `:era`, `:version`, `:session`,
+  # `:tool_headers` and the last `:fault`.
+
+  use GenServer
+  @compile {:no_warn_undefined, [ExMCP.Client, {Logger, :put_process_level, 2}]}
+
+  alias AshAgent.MCP.{HTTP, Program}
+  alias AshAgent.Runtime.{Sealed, ToolExecutor}
+
+  # In words: 256 MB. Whatever a server sends must not take all memory.
+  @max_heap 32_000_000
+  @patience 5_000
+
+  @events "io.modelcontextprotocol/subscriptionId"
+
+  @doc "Starts it with a function that returns the server, with the limits `:timeout` and `:max_result_bytes`, and the function to tell."
+  def start_link(sealed), do: GenServer.start_link(__MODULE__, sealed)
+
+  @doc "Waits for the connection. Returns a function that returns its link, and the client."
+  def client(pid, timeout), do: Sealed.call(pid, :client, {__MODULE__, :client}, timeout)
+
+  ## For transports. A link has the `holder`, its `table`, the `server` and its limits, and a `mark` that no server can guess
+
+  @doc "The link of a client that is started with these options. To be called in its process, which then logs nothing and stays small."
+  def enter(opts) do
+    link = opts[:link].()
+    # Reasons of failures, which it would log, contain headers, arguments and results.
+    Logger.put_process_level(self(), :none)
+    limit_heap()
+    send(link.guard, {:client, self()})
+    link
+  end
+
+  @doc "Keeps why the connection could not be made."
+  def put_fault(link, words), do: put(link, :fault, words)
+
+  def put(link, key, value), do: :ets.insert(link.table, {key, value})
+
+  def get(link, key, default \\ nil) do
+    case :ets.lookup(link.table, key) do
+      [{^key, value}] -> value
+      [] -> default
+    end
+  end
+
+  def era(link), do: get(link, :era)
+
+  @doc "An answer to a request that has none, whose failure is known here."
+  def answer_fault(link, id, kind, words) do
+    error = %{"code" => -32_000, "message" => "failed", "data" => [link.mark, kind, words]}
+    %{"jsonrpc" => "2.0", "id" => id, "error" => error}
+  end
+
+  @doc "The failure of such an answer, by its data, or nil."
+  def fault(%{mark: mark}, [mark, kind, words]), do: {kind, words}
+  def fault(_link, _data), do: nil
+
+  @doc "What runs when the connection has ended."
+  def at_end(link, fun), do: send(link.guard, {:at_end, fun})
+
+  ## Progress
+
+  def expect_progress(link, progress) do
+    token = Base.encode16(:crypto.strong_rand_bytes(8))
+    :ets.insert(link.table, {{:progress, token}, self(), progress})
+    token
+  end
+
+  def forget_progress(link, caller),
+    do: :ets.match_delete(link.table, {{:progress, :_}, caller, :_})
+
+  ## The process
+
+  @impl true
+  def init(sealed) do
+    Process.flag(:trap_exit, true)
+    limit_heap()
+    {server, tell} = sealed.()
+    holder = self()
+
+    link = %{
+      holder: holder,
+      guard: spawn(fn -> guard(Process.monitor(holder), nil, fn -> :ok end) end),
+      table: :ets.new(__MODULE__, [:public]),
+      server: server,
+      mark: Base.encode16(:crypto.strong_rand_bytes(16)),
+      timeout: Map.get(server, :timeout, 30_000),
+      # Text has more bytes on the wire than in memory.
+      max_bytes: 2 * Map.get(server, :max_result_bytes, 10_000_000) + 1_000_000
+    }
+
+    {:ok, %{link: link, tell: tell, client: nil}, {:continue, :connect}}
+  end
+
+  # The client may wait for the server while it is told to end.
+  defp guard(monitor, client, at_end) do
+    receive do
+      {:client, client} ->
+        guard(monitor, client, at_end)
+
+      {:at_end, at_end} ->
+        guard(monitor, client, at_end)
+
+      {:DOWN, ^monitor, :process, _holder, _reason} ->
+        if client, do: Process.exit(client, :kill)
+        ToolExecutor.call_guarded(at_end)
+    end
+  end
+
+  defp limit_heap,
+    do: Process.flag(:max_heap_size, %{size: @max_heap, kill: true, error_logger: false})
+
+  @impl true
+  def handle_continue(:connect, state), do: Sealed.run(fn -> connect(state) end)
+
+  @impl true
+  def handle_call(:client, _from, %{link: link, client: client} = state),
+    do: {:reply, {fn -> link end, client}, state}
+
+  @impl true
+  def handle_info(message, state), do: Sealed.run(fn -> handle_message(message, state) end)
+
+  # GenServer calls it on OTP 25 and later.
+  if {:format_status, 1} in GenServer.behaviour_info(:callbacks), do: @impl(true)
+
+  def format_status(status), do: Sealed.format_status(status, fn _state -> :not_shown end)
+
+  ## Connecting
+
+  # A server of the old era may end or be silent when it is asked in the new one, and one that was changed may not be what it was.
+  defp connect(state) do
+    case connect(state.link, [[], [protocol_mode: :legacy_only, reset_era_cache: true]]) do
+      {:ok, client} ->
+        follow_changes(client)
+        {:noreply, %{state | client: client}}
+
+      {:error, words} ->
+        close(words, state)
+    end
+  end
+
+  defp connect(link, [opts | others]) do
+    case ExMCP.Client.start_link(opts ++ options(link)) do
+      {:ok, client} -> {:ok, client}
+      {:error, _reason} when others != [] -> connect(link, others)
+      {:error, _reason} -> {:error, get(link, :fault, "did not answer as MCP says")}
+    end
+  end
+
+  # What a client may do is what it announces: nothing. So servers may neither ask for models nor for persons nor for folders, and tasks are
+  # not offered.
+  defp options(link) do
+    [
+      transport: if(link.server[:url], do: HTTP, else: Program),
+      link: fn -> link end,
+      capabilities: %{},
+      protocol_mode: :prefer_modern,
+      era_cache_key: :erlang.phash2({link.server.name, link.server[:url], link.server[:command]}),
+      era_probe_timeout: div(link.timeout, 3),
+      handshake_timeout: link.timeout,
+      timeout: link.timeout,
+      reconnect: false,
+      retry_policy: [],
+      health_check_interval: nil
+    ]
+  end
+
+  # In the old era, servers say it unasked.
+  defp follow_changes(client) do
+    holder = self()
+
+    with {:ok, %{server_capabilities: %{"tools" => %{"listChanged" => true}}} = status} <-
+           ExMCP.Client.get_status(client),
+         true <- is_binary(status.protocol_version) and status.protocol_version >= "2026-07-28" do
+      # The answer comes through this process.
+      spawn_link(fn ->
+        ExMCP.Client.listen(client, %{"toolsListChanged" => true},
+          subscriber: holder,
+          timeout: @patience
+        )
+      end)
+    end
+  catch
+    :exit, _reason -> :ok
+  end
+
+  ## Messages
+
+  defp handle_message({:transport_event, message}, state), do: take(message, state)
+
+  defp handle_message({:transport_closed, :frame_too_large}, state),
+    do: close("sent a message that is too large", state)
+
+  defp handle_message({:transport_closed, _reason}, state), do: close("has ended", state)
+
+  defp handle_message({:ex_mcp_subscription, _, "notifications/tools/list_changed", _}, state),
+    do: changed(state)
+
+  defp handle_message({:EXIT, client, _reason}, %{client: client} = state),
+    do: close("has ended", state)
+
+  defp handle_message(_other, state), do: {:noreply, state}
+
+  defp take(%{"method" => "notifications/progress", "params" => %{} = params}, state) do
+    case :ets.lookup(state.link.table, {:progress, params["progressToken"]}) do
+      [{_token, _caller, progress}] -> progress.(params["progress"], params["total"])
+      [] -> :ok
+    end
+
+    {:noreply, state}
+  end
+
+  defp take(%{"method" => "notifications/" <> kind} = message, state) do
+    cond do
+      match?(%{"params" => %{"_meta" => %{@events => _id}}}, message) -> pass(message, state)
+      kind == "tools/list_changed" -> changed(state)
+      kind == "cancelled" -> pass(message, state)
+      true -> {:noreply, state}
+    end
+  end
+
+  defp take(%{"jsonrpc" => "2.0"} = message, state), do: pass(message, state)
+  defp take(messages, state) when is_list(messages), do: pass(messages, state)
+  # A line of a log, say.
+  defp take(_other, state), do: {:noreply, state}
+
+  defp pass(message, state) do
+    send(state.client, {:transport_event, message})
+    {:noreply, state}
+  end
+
+  defp changed(state) do
+    state.tell.(:changed)
+    {:noreply, state}
+  end
+
+  defp close(words, state) do
+    state.tell.({:ended, words})
+    {:stop, {:shutdown, :ended}, state}
+  end
+end

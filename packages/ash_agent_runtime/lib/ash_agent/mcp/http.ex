@@ -1,0 +1,322 @@
+defmodule AshAgent.MCP.HTTP do
+  @moduledoc false
+
+  # Carries messages to an address and back (streamable HTTP, of both eras): a transport of ex_mcp. Until the client is connected, it waits
+  # for each answer. After that, each message has a process and a connection of its own, so that calls wait for nothing, none is sent
+  # twice, and one that is cancelled ends alone.
+
+  @compile {:no_warn_undefined,
+            [ExMCP, ExMCP.Transport.HTTP.RequestHeaders, ExMCP.Transport.HTTP.ToolHeaders]}
+
+  alias AshAgent.Context.JSON
+  alias AshAgent.LLM.Transport.{HTTP1, Request}
+  alias AshAgent.MCP.{Connection, Listing, SSE}
+  alias AshAgent.Runtime.ToolExecutor
+  alias ExMCP.Transport.HTTP.{RequestHeaders, ToolHeaders}
+
+  defstruct [:link, :uri, live?: false]
+
+  @cancelled "notifications/cancelled"
+  @unreached [:econnrefused, :nxdomain, :ehostunreach, :enetunreach]
+  @first_pause 1_000
+  @longest_pause 30_000
+  @farewell 2_000
+
+  @unknown "broke the connection off, and whether the call did its work is not known"
+
+  def connect(opts) do
+    link = Connection.enter(opts)
+    for key <- [:era, :version, :session], do: Connection.put(link, key, nil)
+    {:ok, %__MODULE__{link: link, uri: URI.parse(link.server.url)}}
+  end
+
+  def capabilities(_state), do: [:push]
+  def connected?(_state), do: true
+  def receive_message(_state), do: {:error, :closed}
+  def receive_message(_state, _timeout), do: {:error, :closed}
+  def close(_state), do: :ok
+
+  @doc "From now on, messages go to the process that sees them first. In the old era, the server may send some unasked."
+  def subscribe(_client, %{link: link} = state) do
+    if Connection.era(link) == :legacy do
+      start(state, nil, fn -> listen(state, @first_pause) end)
+      # Its end is polite, and nobody waits for it.
+      if Connection.get(link, :session),
+        do: Connection.at_end(link, at_end(request(state, "DELETE", "", @farewell)))
+    end
+
+    {:ok, %{state | live?: true}}
+  end
+
+  # The table is gone then.
+  defp at_end(request) do
+    headers = Request.headers(request)
+
+    fn ->
+      stream(%{request | headers: fn -> headers end}, fn _message, reading -> {:halt, reading} end)
+    end
+  end
+
+  def send_message(body, state) do
+    message = JSON.decode!(body)
+
+    cond do
+      not state.live? -> exchange(body, message, state)
+      message["method"] == @cancelled -> cancel(message["params"]["requestId"], body, state)
+      true -> start(state, message["id"], fn -> deliver(body, message, state) end)
+    end
+  end
+
+  ## Before the client is connected
+
+  defp exchange(body, message, %{link: link} = state) do
+    id = message["id"]
+
+    take = fn
+      %{"id" => ^id} = answer, reading when id != nil -> {:halt, %{reading | answer: answer}}
+      _other, reading -> {:cont, reading}
+    end
+
+    case stream(request(state, "POST", body, link.timeout), take) do
+      {:ok, %{status: status, answer: %{} = answer} = reading} when status in 200..299 ->
+        settle(message, answer["result"], reading, link)
+        {:ok, state, JSON.encode(answer)}
+
+      {:ok, %{status: status}} when status in 200..299 and id == nil ->
+        {:ok, state}
+
+      {:ok, %{status: 400, answer: answer}} ->
+        Connection.put_fault(link, "answered with HTTP status 400")
+        {:error, {:http_error, 400, if(answer, do: JSON.encode(answer), else: "")}}
+
+      outcome ->
+        Connection.put_fault(link, outcome |> words() |> elem(1))
+        {:error, :no_answer}
+    end
+  end
+
+  defp settle(%{"method" => "initialize"}, %{"protocolVersion" => version}, reading, link) do
+    Connection.put(link, :era, :legacy)
+    Connection.put(link, :version, version)
+    Connection.put(link, :session, reading.headers["mcp-session-id"])
+  end
+
+  defp settle(%{"method" => "server/discover"}, %{}, _reading, link),
+    do: Connection.put(link, :era, :modern)
+
+  defp settle(_message, _result, _reading, _link), do: :ok
+
+  ## Afterwards
+
+  # Tells a process to begin when it can be cancelled.
+  defp start(%{link: link} = state, id, fun) do
+    pid =
+      spawn(fn ->
+        Process.link(link.holder)
+        receive do: (:begin -> :ok)
+        ToolExecutor.call_guarded(fun)
+        :ets.delete(link.table, {:post, id})
+      end)
+
+    if id, do: Connection.put(link, {:post, id}, pid)
+    send(pid, :begin)
+    {:ok, state}
+  end
+
+  # In the new era, a closed stream is the cancellation.
+  defp cancel(id, body, %{link: link} = state) do
+    pid = Connection.get(link, {:post, id})
+    stop = fn -> if pid, do: Process.exit(pid, :kill) end
+    :ets.delete(link.table, {:post, id})
+
+    if Connection.era(link) == :legacy do
+      start(state, nil, fn ->
+        stream(request(state, "POST", body, link.timeout), fn _, reading -> {:halt, reading} end)
+        stop.()
+      end)
+    else
+      stop.()
+      {:ok, state}
+    end
+  end
+
+  defp deliver(body, message, %{link: link} = state) do
+    request = request(state, "POST", body, :infinity)
+    outcome = request |> stream(&take(&1, &2, message, state)) |> go_on(message, state)
+
+    with %{"id" => id, "method" => _} <- message,
+         {kind, words} <- undelivered(outcome, link),
+         do: send_on(Connection.answer_fault(link, id, kind, words), state)
+  end
+
+  defp take(%{"id" => id} = answer, reading, %{"id" => id} = message, state)
+       when not is_map_key(answer, "method") do
+    keep_headers(message, answer["result"], state)
+    send_on(answer, state)
+    {:halt, %{reading | answer: answer}}
+  end
+
+  defp take(other, reading, _message, state) do
+    send_on(other, state)
+    {:cont, reading}
+  end
+
+  # Parameters that the new era wants as headers.
+  defp keep_headers(%{"method" => "tools/list"}, %{"tools" => tools}, state)
+       when is_list(tools) do
+    known = Connection.get(state.link, :tool_headers, %{})
+    Connection.put(state.link, :tool_headers, Map.merge(known, ToolHeaders.cache(tools)))
+  end
+
+  defp keep_headers(_message, _result, _state), do: :ok
+
+  defp send_on(message, state), do: send(state.link.holder, {:transport_event, message})
+
+  # A server of the old era may close the stream of an answer, and go on with it on another one.
+  defp go_on({:ok, %{answer: nil, status: 200, event: event} = reading}, message, state)
+       when event != nil do
+    if Connection.era(state.link) == :legacy do
+      Process.sleep(min(reading.pause || @first_pause, @longest_pause))
+      request = request(state, "GET", "", :infinity, event)
+      request |> stream(&take(&1, &2, message, state)) |> go_on(message, state)
+    else
+      {:ok, reading}
+    end
+  end
+
+  defp go_on(outcome, _message, _state), do: outcome
+
+  defp undelivered({:ok, %{answer: %{}}}, _link), do: nil
+
+  defp undelivered({:ok, %{status: status} = reading}, link) when status in [400, 404] do
+    forgotten? = status == 404 or IO.iodata_to_binary(reading.body) =~ ~r/session|initiali/i
+
+    if forgotten? and Connection.get(link, :session),
+      do: {:lost, "has forgotten the session; another one is started"},
+      else: words({:ok, reading})
+  end
+
+  defp undelivered(outcome, _link), do: words(outcome)
+
+  defp words({:ok, %{status: 401}}), do: {:error, "wants to know who asks (HTTP status 401)"}
+  defp words({:ok, %{status: status}}) when status in 200..299, do: {:error, @unknown}
+  defp words({:ok, %{status: status}}), do: {:error, "answered with HTTP status #{status}"}
+  defp words({:error, {:response_too_large, _}, _}), do: {:error, "sent more than it may"}
+  defp words({:error, {:timeout, :connect}, _}), do: {:lost, "cannot be reached (timeout)"}
+  defp words({:error, {:timeout, _}, _}), do: {:error, "did not respond in time"}
+  defp words({:error, {:invalid_response, _}, _}), do: {:error, "did not answer as HTTP says"}
+
+  defp words({:error, {:connection, reason}, _}) when reason in @unreached,
+    do: {:lost, "cannot be reached (#{reason})"}
+
+  defp words(_other), do: {:error, @unknown}
+
+  # What servers of the old era send unasked.
+  defp listen(state, pause) do
+    take = fn message, reading -> send_on(message, state) && {:cont, reading} end
+
+    case stream(request(state, "GET", "", :infinity), take) do
+      {:ok, %{status: status}} when status not in 200..299 ->
+        :ok
+
+      outcome ->
+        worked? = match?({:ok, %{event: event}} when event != nil, outcome)
+        Process.sleep(pause)
+        listen(state, if(worked?, do: @first_pause, else: min(2 * pause, @longest_pause)))
+    end
+  end
+
+  ## Requests
+
+  defp request(%{link: link} = state, method, body, timeout, event \\ nil) do
+    %Request{
+      method: method,
+      uri: state.uri,
+      headers: fn -> headers(method, body, event, link) end,
+      body: body,
+      timeout: timeout,
+      # Of all that comes with one answer. A stream of changes is opened again.
+      max_bytes: 4 * link.max_bytes
+    }
+  end
+
+  defp headers(method, body, event, %{server: server} = link) do
+    body
+    |> RequestHeaders.build(%{
+      headers: Enum.to_list(server.headers),
+      protocol_version: Connection.get(link, :version) || ExMCP.protocol_version(),
+      session_id: Connection.get(link, :session),
+      last_event_id: event,
+      tool_headers: Connection.get(link, :tool_headers, %{}),
+      origin: nil,
+      security: nil
+    })
+    |> Enum.map(fn {name, value} -> {String.downcase(name), value} end)
+    |> Enum.reject(fn {name, _value} ->
+      # It is not settled before this message.
+      (name == "mcp-protocol-version" and body =~ ~s("initialize")) or
+        (name == "content-type" and method != "POST") or name == "accept-encoding"
+    end)
+    |> Enum.uniq_by(&elem(&1, 0))
+  end
+
+  # Gives each message of the response to `take`, which returns `{:cont, reading}` or `{:halt, reading}`. A connection serves one request:
+  # one that was kept may be cut when the server has the request already, and it would be sent again.
+  defp stream(request, take) do
+    reading = %{
+      status: nil,
+      headers: %{},
+      sse: nil,
+      body: [],
+      answer: nil,
+      event: nil,
+      pause: nil
+    }
+
+    fun = &read(&1, &2, take)
+
+    case HTTP1.stream(request, reading, fun, HTTP1.prepare(keep_alive: false)) do
+      {:ok, %{sse: nil, answer: nil} = reading} -> {:ok, read_whole(reading, take)}
+      other -> other
+    end
+  end
+
+  defp read({:head, status, headers}, reading, _take) do
+    headers = Map.new(headers)
+    type = String.downcase(headers["content-type"] || "")
+    sse = if status in 200..299 and String.starts_with?(type, "text/event-stream"), do: SSE.new()
+    {:cont, %{reading | status: status, headers: headers, sse: sse}}
+  end
+
+  defp read({:data, data}, %{sse: nil} = reading, _take),
+    do: {:cont, %{reading | body: [reading.body | data]}}
+
+  defp read({:data, data}, reading, take) do
+    {events, sse} = SSE.feed(reading.sse, data)
+    read_events(events, %{reading | sse: sse}, take)
+  end
+
+  defp read_events([], reading, _take), do: {:cont, reading}
+
+  defp read_events([event | events], reading, take) do
+    reading = %{reading | event: event.id || reading.event, pause: event.retry || reading.pause}
+
+    with {:ok, %{} = message} <- JSON.decode(event.data),
+         {:halt, reading} <- take.(message, reading) do
+      {:halt, reading}
+    else
+      {:cont, reading} -> read_events(events, reading, take)
+      _not_a_message -> read_events(events, reading, take)
+    end
+  end
+
+  defp read_whole(reading, take) do
+    with {:ok, %{"jsonrpc" => "2.0"} = message} <-
+           reading.body |> IO.iodata_to_binary() |> Listing.readable() |> JSON.decode(),
+         {_cont_or_halt, reading} <- take.(message, reading) do
+      reading
+    else
+      _not_a_message -> reading
+    end
+  end
+end

@@ -1,0 +1,306 @@
+if Code.ensure_loaded?(ExMCP.Client) do
+  defmodule AshAgent.Integration.MCPHTTPTest do
+    # Servers at an address that do what they should not, in both eras.
+    use ExUnit.Case, async: true
+
+    alias AshAgent.MCP
+    alias AshAgent.Runtime.ToolExecutor
+    alias AshAgent.TestSupport.{McpHttp, Wait}
+
+    @moduletag :mcp
+    @moduletag :capture_log
+    @moduletag integrations: ["ex_mcp"]
+
+    @tools %{
+      "tools" =>
+        for(name <- ["one", "two"], do: %{"name" => name, "inputSchema" => %{"type" => "object"}})
+    }
+    @done %{"content" => [%{"type" => "text", "text" => "done"}]}
+    @answer %{"id" => :id, "result" => Map.put(@done, "resultType", "complete")}
+    @unknown ~s(the MCP server "x" broke the connection off, and whether the call did its work is not known)
+
+    defp eras,
+      do: [
+        modern: &McpHttp.modern/1,
+        session: &McpHttp.legacy("s1", &1),
+        stateless: &McpHttp.legacy(nil, &1)
+      ]
+
+    # The address of a server that lists two tools, and answers calls by a function.
+    defp serve(wrap, call) do
+      McpHttp.start(
+        wrap.(fn
+          %{"method" => "tools/list"}, _headers -> {:result, @tools}
+          %{"method" => "tools/call"} = message, headers -> call.(message, headers)
+          %{"method" => _} = message, headers -> call.(message, headers)
+        end)
+      )
+    end
+
+    defp tools(url, keys \\ %{}, opts \\ []) do
+      server = Map.merge(%{name: "x", url: url}, keys)
+      mcp = start_supervised!({MCP, [servers: [server]] ++ opts}, id: make_ref())
+      MCP.tools(mcp)
+    end
+
+    defp call(tools, name, arguments \\ %{}, opts \\ []) do
+      calls = [%{id: "1", name: "x__" <> name, arguments: arguments}]
+      [%{result: result}] = ToolExecutor.execute_tools(calls, tools, %{}, opts)
+      result
+    end
+
+    test "a call whose stream breaks is not sent again, and its outcome is unknown" do
+      for {era, wrap} <- eras(), how <- [[:cut], [], [%{"method" => "notifications/x"}, :cut]] do
+        count = :counters.new(1, [])
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call"}, _ -> :counters.add(count, 1, 1) && {:stream, how}
+            _other, _ -> {:result, %{}}
+          end)
+          |> tools()
+
+        assert {era, call(tools, "one")} == {era, {:error, @unknown}}
+        assert call(tools, "one") == {:error, @unknown}
+        assert :counters.get(count, 1) == 2
+      end
+    end
+
+    test "a connection that is cut before an answer is the same" do
+      for {_era, wrap} <- eras() do
+        count = :counters.new(1, [])
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call"}, _ -> :counters.add(count, 1, 1) && exit(:shutdown)
+            _other, _ -> {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one") == {:error, @unknown}
+        assert :counters.get(count, 1) == 1
+      end
+    end
+
+    test "ten slow calls take the time of one, and each hears of its own progress alone" do
+      for {_era, wrap} <- eras() do
+        me = self()
+        all = :counters.new(1, [])
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call", "params" => params}, _ ->
+              token = params["_meta"]["progressToken"]
+              :counters.add(all, 1, 1)
+              # None of them ends before all have begun.
+              wait = fn -> Wait.until(fn -> :counters.get(all, 1) == 10 end) end
+              n = params["arguments"]["n"]
+              progress = %{"progressToken" => token, "progress" => n}
+              other = %{"progressToken" => "guessed", "progress" => 100}
+              notify = &%{"method" => "notifications/progress", "params" => &1}
+              {:stream, [notify.(other), notify.(progress), wait, @answer]}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        calls =
+          for n <- 1..10 do
+            on_event = fn name, measured, _ -> send(me, {List.last(name), n, measured}) end
+            Task.async(fn -> call(tools, "one", %{"n" => n}, on_event: on_event) end)
+          end
+
+        assert calls |> Task.await_many(60_000) |> Enum.uniq() == [{:ok, "done"}]
+        for n <- 1..10, do: assert_received({:progress, ^n, %{progress: ^n}})
+        refute_received {:progress, _, _}
+      end
+    end
+
+    test "a call that is cancelled is cancelled at the server, and others go on" do
+      for {era, wrap} <- eras() do
+        me = self()
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call", "params" => %{"name" => "one"}} = message, _ ->
+              {:stream,
+               [fn -> send(me, {:waits, message["id"]}) end, :wait, fn -> send(me, :closed) end]}
+
+            %{"method" => "notifications/cancelled", "params" => params}, _ ->
+              send(me, {:cancelled, params["requestId"]})
+              {:result, %{}}
+
+            _other, _ ->
+              {:result, @done}
+          end)
+          |> tools()
+
+        run = Task.async(fn -> call(tools, "one") end)
+        assert_receive {:waits, id}, 60_000
+        assert call(tools, "two") == {:ok, "done"}
+        Task.shutdown(run, :brutal_kill)
+        assert_receive :closed, 60_000
+
+        if era == :modern,
+          do: refute_received({:cancelled, _}),
+          else: assert_received({:cancelled, ^id})
+
+        assert call(tools, "two") == {:ok, "done"}
+      end
+    end
+
+    test "a session that the server has forgotten is begun anew, however it says so" do
+      text = fn text ->
+        ~s({"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"#{text}"}})
+      end
+
+      for gone <- [
+            {404, [], ""},
+            {404, [{"content-type", "application/json"}], text.("Session not found")},
+            {400, [{"content-type", "application/json"}],
+             text.("Bad Request: No valid session ID provided")},
+            {:error, %{"code" => -32_002, "message" => "Server not initialized"}},
+            {:error, %{"code" => -32_000, "message" => "Session has expired"}}
+          ] do
+        once = :counters.new(1, [])
+
+        tools =
+          (&McpHttp.legacy("s1", &1))
+          |> serve(fn
+            %{"method" => "tools/call"}, %{"mcp-session-id" => "s1"} ->
+              :counters.add(once, 1, 1)
+              if :counters.get(once, 1) == 1, do: gone, else: {:result, @done}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one") ==
+                 {:error,
+                  ~s(the MCP server "x" has forgotten the session; another one is started)}
+
+        assert Wait.until(fn -> call(tools, "one") == {:ok, "done"} end)
+      end
+    end
+
+    test "what is refused is an error of that call alone, without what the server says to it" do
+      for {_era, wrap} <- eras(),
+          {answer, words} <- [
+            {{500, [], "hunter2"}, "answered with HTTP status 500"},
+            {{401, [{"www-authenticate", "Bearer x=\"hunter2\""}], "hunter2"}, "HTTP status 401"},
+            {{302, [{"location", "http://127.0.0.1:1/hunter2"}], ""},
+             "answered with HTTP status 302"},
+            {{200, [{"content-type", "text/html"}], "hunter2"}, "broke the connection off"},
+            {{:error, %{"code" => -32_602, "message" => "no such thing"}},
+             "answered with an error: no such thing"}
+          ] do
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call", "params" => %{"name" => "one"}}, _ -> answer
+            _other, _ -> {:result, @done}
+          end)
+          |> tools()
+
+        assert {:error, got} = call(tools, "one")
+        assert got =~ words
+        refute got =~ "hunter2"
+        assert call(tools, "two") == {:ok, "done"}
+      end
+    end
+
+    test "servers may send much, and get an error of that call for too much" do
+      long = String.duplicate("a", 3_000_000)
+      result = fn text -> Map.put(@done, "content", [%{"type" => "text", "text" => text}]) end
+
+      for {_era, wrap} <- eras(), how <- [:json, :stream] do
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call", "params" => params}, _ ->
+              times = params["arguments"]["times"]
+              result = Map.put(result.(String.duplicate(long, times)), "resultType", "complete")
+
+              if how == :json,
+                do: {:result, result},
+                else: {:stream, [%{"id" => :id, "result" => result}]}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools(%{}, max_result_bytes: 3_500_000)
+
+        assert {:ok, ^long} = call(tools, "one", %{"times" => 1})
+        assert {:error, words} = call(tools, "one", %{"times" => 2})
+        assert words =~ "ask for less"
+        assert {:error, words} = call(tools, "one", %{"times" => 20})
+        assert words =~ "sent more than it may"
+        assert {:ok, ^long} = call(tools, "one", %{"times" => 1})
+      end
+    end
+
+    test "a server that asks for a model or a person is refused, and the call goes on" do
+      me = self()
+
+      for method <- ["sampling/createMessage", "elicitation/create", "roots/list"] do
+        question = %{
+          "id" => "q",
+          "method" => method,
+          "params" => %{"message" => "Who?", "messages" => []}
+        }
+
+        url =
+          McpHttp.start(fn
+            %{"id" => "q", "error" => error}, _headers ->
+              send(me, {:refused, method, error["code"]})
+              {202, [], ""}
+
+            message, headers ->
+              McpHttp.legacy("s", fn
+                %{"method" => "tools/list"}, _ ->
+                  {:result, @tools}
+
+                _call, _ ->
+                  {:stream, [question, fn -> Process.sleep(200) end, @answer]}
+              end).(message, headers)
+          end)
+
+        assert call(tools(url), "one") == {:ok, "done"}
+        assert_receive {:refused, ^method, -32_601}
+      end
+
+      for kind <- ["elicitation/create", "sampling/createMessage"] do
+        count = :counters.new(1, [])
+
+        asks = %{
+          "method" => kind,
+          "params" => %{"message" => "Who?", "mode" => "form", "requestedSchema" => %{}}
+        }
+
+        tools =
+          (&McpHttp.modern/1)
+          |> serve(fn %{"method" => "tools/call"}, _ ->
+            :counters.add(count, 1, 1)
+
+            {:result,
+             %{
+               "resultType" => "input_required",
+               "inputRequests" => %{"a" => asks},
+               "requestState" => "s"
+             }}
+          end)
+          |> tools()
+
+        assert {:error, words} = call(tools, "one")
+        assert words =~ "asks for something that it does not get here"
+        assert :counters.get(count, 1) == 1
+      end
+    end
+  end
+end
