@@ -188,9 +188,13 @@ defmodule AshAgent.Runtime.Late do
       opts = [from: arrival.from, at: arrival.at]
 
       with true <- is_map_key(open, key),
-           {:ok, context} <- Calls.arrive(context, {:handle, key}, outcome, opts),
-           do: context,
-           else: (_nobody -> note_lost(context, key))
+           {:ok, context} <- Calls.arrive(context, {:handle, key}, outcome, opts) do
+        context
+      else
+        # The time of something that is over by now.
+        _nobody when outcome == {:error, :deadline} -> context
+        _nobody -> note_lost(context, key)
+      end
     end)
   end
 
@@ -393,14 +397,27 @@ defmodule AshAgent.Runtime.Late do
     Enum.filter(Calls.late_calls(context, :open), &(&1.iteration >= first))
   end
 
+  # A tool of the application may have the name.
+  @waits "waits"
+
+  @doc "Notes that the model waits by a pending call."
+  def note_wait(%{current_iteration: number} = context, %{id: id}) do
+    ids = Enum.uniq(wait_ids(context) ++ [id])
+    Context.put_iteration_metadata(context, number, @waits, ids)
+  end
+
+  defp wait_ids(%{current_iteration: number} = context) do
+    with %{metadata: %{@waits => ids}} when is_list(ids) <-
+           Context.get_iteration(context, number),
+         do: ids,
+         else: (_none -> [])
+  end
+
   @doc "Returns the pending calls by which the model waits."
-  def pending_waits(context),
-    do:
-      for(
-        %{name: name} = call <- Context.pending_tool_calls(context),
-        Tool.name(name) == @name,
-        do: call
-      )
+  def pending_waits(context) do
+    with [_ | _] = pending <- Context.pending_tool_calls(context),
+         do: Enum.filter(pending, &(&1.id in wait_ids(context)))
+  end
 
   @doc "Ends the waiting of a conversation that a message or a person interrupts."
   def end_waits(context, why) do
@@ -417,13 +434,14 @@ defmodule AshAgent.Runtime.Late do
   @doc "The key by which the result of an attempt is taken."
   def key(%{key: key, attempt: attempt}), do: Store.CallKey.arrival(key, attempt)
 
-  @doc "The keys of pending calls by which the model waits, by their ids. They are started once."
-  def wait_keys(context) do
-    keys = Journal.keys(context, pending_waits(context))
-    Map.new(keys, fn {id, key} -> {id, key(%{key: key, attempt: 1})} end)
-  end
+  @doc "The key by which the time of a call is over by which the model waits. It is started once."
+  def wait_key(context, %{id: id} = call),
+    do: key(%{key: Journal.keys(context, [call])[id], attempt: 1})
+
+  @doc "The keys of all that are pending."
+  def wait_keys(context), do: Enum.map(pending_waits(context), &wait_key(context, &1))
 
   @doc "Returns the keys of calls that waited in the first context and do so no longer in the second."
   def closed_waits(before, context),
-    do: Map.values(wait_keys(before)) -- Map.values(wait_keys(context))
+    do: wait_keys(before) -- wait_keys(context)
 end

@@ -47,6 +47,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `summarize` - the application's function that summarises messages
   #   * `request_notes` - `:whole`, or `:hashes` if only digests of requests are kept
   #   * `next_messages` - returns the messages that came for the running turn
+  #   * `messages?` - returns whether messages wait, for the running turn or for others
   #
   # The state:
   #
@@ -58,7 +59,6 @@ defmodule AshAgent.Runtime.Run do
   #   * `refused` - the error of the application or the store that takes nothing more; the run ends before its next step
   #   * `call_notes` - notes on finished calls for the next write, the newest first
   #   * `paused?` - true if somebody has paused the turn, so that it goes no further than to its next step
-  #   * `inbox` - messages that came for the running turn and are not in the context yet
   #   * `ended?` - true if the store has been told how the turn ended
   #   * `noted?` - true if the context has the inputs of requests beside messages
   #   * `model_process` - the model's process, see `AshAgent.Runtime.Model`, or `nil`
@@ -79,13 +79,12 @@ defmodule AshAgent.Runtime.Run do
 
   @enforce_keys [:context, :gate, :bounds, :underway, :events, :supervisor]
   @own ~w(model tools tools_raised offered_tools tool_context scope outermost? given? first_iteration)a ++
-         ~w(deadline stream? watch view prices next_messages journal output wake)a
+         ~w(deadline stream? watch view prices next_messages messages? journal output wake)a
   @state ~w(refused model_process requested_at cost finish_reason)a ++
            [
              fresh?: false,
              noted?: false,
              paused?: false,
-             inbox: [],
              ended?: false,
              earlier: %{},
              call_notes: [],
@@ -143,6 +142,7 @@ defmodule AshAgent.Runtime.Run do
       view: Shape.new(opts),
       prices: opts[:prices] || [],
       next_messages: within[:steered] || fn -> [] end,
+      messages?: within[:messages?] || fn -> false end,
       journal: Journal.new(opts, opening.id, within[:taken] || []),
       wake: within[:wake],
       events: events,
@@ -259,12 +259,14 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Adds the messages that came for the running turn, between the results of one iteration and the next."
   def add_messages(%__MODULE__{refused: nil} = run) do
-    case receive_messages(run) do
-      %{inbox: []} = run ->
+    case run.next_messages.() do
+      [] ->
         run
 
-      %{inbox: messages} = run ->
-        run = %{run | inbox: []}
+      :pause ->
+        %{run | paused?: true}
+
+      messages ->
         add = &Authority.add_message(&2, &1.input, metadata: &1.metadata)
         context = messages |> Enum.reduce(run.context, add) |> Output.mark_asked(run.output)
 
@@ -275,14 +277,6 @@ defmodule AshAgent.Runtime.Run do
   end
 
   def add_messages(run), do: run
-
-  @doc "Asks for the messages that came for the running turn, which stay in the run's inbox, or for a pause."
-  def receive_messages(run) do
-    case run.next_messages.() do
-      :pause -> %{run | paused?: true}
-      messages -> %{run | inbox: run.inbox ++ messages}
-    end
-  end
 
   @doc "Writes the end of a turn, and the reason for which the run stops, to the store."
   def flush_end(run, reason, note \\ %{}) do

@@ -488,32 +488,29 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   ## Waiting for results that come later
 
-  # Nobody is kept waiting who has sent a message.
+  # Nobody is kept waiting who has sent a message, or is asked for a decision.
   defp settle_waits(%{waits: []} = batch), do: {:ok, batch}
 
   defp settle_waits(%{waits: waits} = batch) do
     with {:ok, run} <- Late.take(batch.run),
-         run = Run.receive_messages(run),
          {:ok, arrivals} <- Journal.arrivals(run.journal) do
       over = MapSet.new(arrivals, & &1.key)
-      {:ok, Enum.reduce(waits, %{batch | run: run, waits: []}, &settle_wait(&2, &1, over))}
+      why = end_of_waits(%{batch | run: run})
+      {:ok, Enum.reduce(waits, %{batch | run: run, waits: []}, &settle_wait(&2, &1, why, over))}
     else
       {:stop, run, reason} -> {:stop, %{batch | run: run}, reason}
       {:error, reason} -> stop_unstored(batch, reason)
     end
   end
 
-  defp settle_wait(%{run: run} = batch, call, over) do
-    key = Late.wait_keys(run.context)[call.id]
+  defp end_of_waits(%{asked: asked}) when asked > 0, do: "another call waits for a person"
+  defp end_of_waits(%{halts: halts}) when halts != %{}, do: "another tool ended the run"
+  defp end_of_waits(%{run: run}), do: if(run.messages?.(), do: "a message came")
 
-    why =
-      cond do
-        run.inbox != [] -> "a message came"
-        key in over -> "the time is over"
-        true -> nil
-      end
+  defp settle_wait(%{run: run} = batch, call, why, over) do
+    key = Late.wait_key(run.context, call)
 
-    case Late.wait(run.context, call, why) do
+    case Late.wait(run.context, call, if(key in over, do: "the time is over", else: why)) do
       {:done, words} ->
         # An earlier run may have written that it waits.
         journal = if run.fresh?, do: run.journal, else: Journal.take_arrivals(run.journal, [key])
@@ -523,7 +520,8 @@ defmodule AshAgent.Runtime.ToolCalls do
       {:wait, deadline} ->
         row = %{key: key, call: Map.put(call, :iteration, run.context.current_iteration)}
         run = update_in(run.journal, &Journal.wait(&1, row, deadline))
-        %{batch | run: run, waits: [call | batch.waits]}
+        batch = %{batch | run: run, waits: [call | batch.waits]}
+        update_context(batch, &Late.note_wait(&1, call))
     end
   end
 

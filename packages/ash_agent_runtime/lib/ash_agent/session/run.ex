@@ -259,7 +259,8 @@ defmodule AshAgent.Session.Run do
   defp within(session, token, claim) do
     Map.merge(Bounds.outermost(), %{
       watch: &report(session, token, &1),
-      steered: fn -> take_steers(session, token) end,
+      steered: fn -> ask_session(session, token, :steers) end,
+      messages?: fn -> ask_session(session, token, :messages?) end,
       taken: if(claim, do: claim.taken, else: [])
     })
   end
@@ -282,9 +283,12 @@ defmodule AshAgent.Session.Run do
   defp report(session, token, news), do: send(session, {:run, token, news})
 
   # A session that ends kills the run that waits here, too.
-  defp take_steers(session, token) do
-    send(session, {:steers, token, self()})
-    receive do: ({^token, steers} when is_list(steers) or steers == :pause -> steers)
+  defp ask_session(session, token, what) do
+    send(session, {what, token, self()})
+
+    receive do:
+              ({^token, answer} when is_list(answer) or (is_atom(answer) and answer != :more) ->
+                 answer)
   end
 
   ## Hearing from the task

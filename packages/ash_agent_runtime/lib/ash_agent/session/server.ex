@@ -629,6 +629,11 @@ defmodule AshAgent.Session.Server do
   defp handle_message({:steers, token, pid}, %{run: %{token: token}} = session),
     do: Run.give_steers(session, pid)
 
+  defp handle_message({:messages?, token, pid}, %{run: %{token: token}} = session) do
+    send(pid, {token, State.waiting?(session)})
+    session
+  end
+
   defp handle_message({ref, reply}, %{run: %{task: %{ref: ref}}} = session),
     do: Run.handle_reply(session, reply)
 

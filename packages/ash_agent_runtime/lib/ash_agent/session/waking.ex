@@ -48,7 +48,7 @@ defmodule AshAgent.Session.Waking do
     number = context.current_iteration
     own = Enum.filter(known, &Late.same_asker?(context, open[&1.key], number))
 
-    waits = Map.values(Late.wait_keys(context))
+    waits = Late.wait_keys(context)
 
     if Enum.any?(other, &(&1.key in waits)) or all_there?(Enum.reduce(own, context, &arrive/2)),
       do: {:start, %Job{kind: :resume}},

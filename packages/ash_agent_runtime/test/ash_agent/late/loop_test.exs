@@ -242,6 +242,41 @@ defmodule AshAgent.Late.LoopTest do
       assert last(session) == "After it."
     end
 
+    test "is not kept waiting by a prompt that came before it waited", %{store: store} do
+      test = self()
+      slow = fn _ -> send(test, {:slow, self()}) && receive(do: (:go -> {:ok, "slow"})) end
+      both = %{tool_calls: call("slow", "s").tool_calls ++ call("wait_for", "w").tool_calls}
+
+      session =
+        session(store, model([call("build", "a"), both, "One.", "Two."]),
+          tools: %{build: late(), slow: slow}
+        )
+
+      {:ok, one} = Session.prompt_async(session, "Build it")
+      assert_receive {:slow, pid}, 1_000
+      {:ok, two} = Session.prompt_async(session, "stop")
+      send(pid, :go)
+      assert_receive {Session, ^one, {:ok, %{output: "One."}}}, 1_000
+      assert_receive {Session, ^two, {:ok, %{output: "Two."}}}, 1_000
+      assert text(session) =~ "a message came"
+    end
+
+    test "does not wait while a person is asked, or when a tool ended the run", %{store: store} do
+      for {name, tool, words} <- [
+            {"look", fn _ -> {:ok, 1} end, "another call waits for a person"},
+            {"stop", fn _ -> {:halt, "over"} end, "another tool ended the run"}
+          ] do
+        both = %{tool_calls: call(name, "s").tool_calls ++ call("wait_for", "w").tool_calls}
+        ask = fn call, _ -> if(call.name == "look", do: :ask, else: :approve) end
+        opts = [tools: %{build: late()} |> Map.put(name, tool), approval: ask, id: name]
+        session = session(store, model([call("build", "a"), both, "Done."]), opts)
+        Session.prompt(session, "Build it")
+        assert text(session) =~ words
+        ids = for call <- Context.pending_tool_calls(Session.context(session)), do: call.id
+        assert ids == if(name == "look", do: ["s"], else: [])
+      end
+    end
+
     test "is cancelled", %{store: store} do
       {session, key} = waiting(store)
       assert Session.cancel(session) == :ok
@@ -631,6 +666,16 @@ defmodule AshAgent.Late.LoopTest do
       assert last(again) == "Green."
       refute_received {:started, _, _}
     end
+  end
+
+  test "a tool of the application may be called wait_for", %{store: store} do
+    tools = %{build: late(), wait_for: fn _ -> {:ok, "my own"} end}
+
+    session =
+      session(store, model([call("build", "a"), call("wait_for", "w"), "Done."]), tools: tools)
+
+    {:ok, %{output: "Done."}} = Session.prompt(session, "Build it")
+    assert text(session) =~ "my own"
   end
 
   test "a late tool needs a store, and is for no sub-agent", %{store: store} do
