@@ -32,7 +32,7 @@ defmodule AshAgentWeb.MixProject do
   end
 
   # Doors need neither Phoenix nor Ash. In a checkout where Hex is missing, and no application has these, they are all there is.
-  defp whole?, do: Code.ensure_loaded?(Hex) or Mix.env() not in [:dev, :test]
+  defp whole?, do: Code.ensure_loaded?(Hex) or Mix.env() not in [:dev, :test, :prod]
 
   @door ["lib/ash_agent/door.ex", "lib/ash_agent/door"]
 

@@ -205,6 +205,34 @@ defmodule AshAgent.Door.ResumeTest do
     end
   end
 
+  test "clients that come at once, and some when all is said, get everything", %{door: door} do
+    for n <- 1..20 do
+      name = "ada-#{n}"
+      first = reader(door, say(name, "script " <> script(for m <- 1..200, do: {:text, "w#{m} "})))
+      until(first, "text-start")
+
+      come = fn ->
+        Process.sleep(:rand.uniform(20))
+
+        case Door.call(door, request("GET", [name, "stream"])) do
+          {200, _headers, {:stream, bytes}} -> bytes |> Enum.to_list() |> IO.iodata_to_binary()
+          {204, _headers, _nothing} -> nil
+        end
+      end
+
+      others = for _ <- 1..10, do: Task.async(come)
+      one = rest(first)
+
+      for other <- Task.await_many(others, 30_000),
+          other != nil,
+          do: assert(other |> read() |> text() == one |> read() |> text())
+
+      assert one |> read() |> text() == Enum.map_join(1..200, &"w#{&1} ")
+    end
+  end
+
+  defp script(steps), do: [steps] |> :erlang.term_to_binary() |> Base.encode64()
+
   test "an event is written once for all clients", %{door: door} do
     :persistent_term.put(Counting, :counters.new(1, []))
     door = %{door | protocol: Counting}
@@ -215,8 +243,8 @@ defmodule AshAgent.Door.ResumeTest do
     send(await_model(), :go)
     all = for client <- [first | others], do: events(rest(client))
     assert Enum.uniq(all) == [hd(all)]
-    # The beginning is no event.
-    assert :counters.get(:persistent_term.get(Counting), 1) == length(hd(all)) - 1
+    # The beginning is no event, and the pieces of the text have a template.
+    assert :counters.get(:persistent_term.get(Counting), 1) == length(hd(all)) - 1 + 1
   end
 
   ## Clients

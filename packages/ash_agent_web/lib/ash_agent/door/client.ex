@@ -53,11 +53,9 @@ defmodule AshAgent.Door.Client do
 
   # Who comes to a turn that others here are told of is told with them.
   defp share(%{reader: reader, context: context} = stream) do
-    turn = Reader.first(reader, context)
-
-    case turn && Feed.find(key(stream, turn)) do
+    case Feed.find(key(stream, Reader.name(reader, context))) do
       {:ok, feed} -> share(stream, feed)
-      _nobody -> begin(stream)
+      :error -> begin(stream)
     end
   end
 

@@ -8,12 +8,13 @@ defmodule AshAgent.Door.Feed do
   # What one change of the session became is a batch of chunks. A chunk is `{seq, place, bytes}`, with its number in this feed and its place
   # in what the change became, or `{seq, place, {id, event, context, shape}}` for an event that each client has to write itself.
 
-  alias AshAgent.Door.{Mark, Reader, Stream}
+  alias AshAgent.Door.{Mark, Reader, Stream, Template}
   alias AshAgent.Session
 
   #   * `stream` - what is heard of the session
-  #   * `key` - what clients find it by, and whether they do
+  #   * `key` - a function from a turn to what clients find it by
   #   * `shape` - what the protocol knows of what it has written, if it wants to
+  #   * `template` - the block whose pieces come, and how they are written
   #   * `batches` - `{mark, chunks, reader, shape}` by number, from `low` to `high - 1`, with what was told before it
   #   * `bytes` - of all of them
   #   * `seq` - the number of the next chunk. A protocol's beginning may have up to two.
@@ -25,6 +26,7 @@ defmodule AshAgent.Door.Feed do
     :stream,
     :key,
     :shape,
+    :template,
     :last,
     found?: false,
     seq: 2,
@@ -63,8 +65,7 @@ defmodule AshAgent.Door.Feed do
   def close(feed), do: send(feed, {:close, self()})
 
   @doc """
-  Lets a process tell what `stream` has, and what it hears from now on, to all who find it by the key that `keys` returns for the turn's first
-  iteration. Returns `:ok`, or `{:shared, feed}` if others have that turn already.
+  Lets a process tell what `stream` has, and what it hears from now on, to all who find it by the key that `keys` returns for the turn. Returns `:ok`, or `{:shared, feed}` if others have that turn already.
   """
   def activate(feed, stream, keys) do
     monitor = Process.monitor(feed)
@@ -134,13 +135,19 @@ defmodule AshAgent.Door.Feed do
   defp hold(client, monitor) do
     receive do
       {:activate, ^client, ask, stream, keys} ->
-        Process.demonitor(monitor, [:flush])
         shape = stream.door.protocol.shape()
         feed = %__MODULE__{stream: stream, key: keys, shape: shape}
-        turn = Reader.first(stream.reader, stream.context)
-        {answer, feed} = register(%{feed | partial?: stream.snapshot == nil}, turn)
+        name = Reader.name(stream.reader, stream.context)
+        {answer, feed} = register(%{feed | partial?: stream.snapshot == nil}, name)
         send(client, {ask, answer})
-        if answer == :ok, do: {:ok, feed}
+
+        if answer == :ok do
+          Process.demonitor(monitor, [:flush])
+          {:ok, feed}
+        else
+          # The other one may be gone before the client has joined it.
+          hold(client, monitor)
+        end
 
       {:close, ^client} ->
         :closed
@@ -150,13 +157,13 @@ defmodule AshAgent.Door.Feed do
     end
   end
 
-  defp register(feed, nil), do: {:ok, feed}
+  defp register(%{key: keys} = feed, name) do
+    feed = %{feed | found?: is_integer(name)}
 
-  defp register(%{key: keys} = feed, turn) do
-    case Registry.register(__MODULE__.Names, keys.(turn), nil) do
-      {:ok, _pid} -> {:ok, %{feed | key: keys.(turn), found?: true}}
+    case Registry.register(__MODULE__.Names, keys.(name), nil) do
+      {:ok, _pid} -> {:ok, feed}
       # What only its own client needs, others are not told.
-      {:error, {_, _pid}} when feed.partial? -> {:ok, %{feed | found?: true}}
+      {:error, {_, _pid}} when feed.partial? -> {:ok, feed}
       {:error, {_, other}} -> {{:shared, other}, feed}
     end
   end
@@ -208,25 +215,54 @@ defmodule AshAgent.Door.Feed do
     feed = stream.told |> Enum.reverse() |> Enum.reduce(%{feed | stream: stream}, &add(&2, &1))
     feed = serve_waiting(name(%{feed | stream: %{stream | told: []}}))
 
-    if stream.done?,
-      do: linger(%{feed | stream: Stream.unsubscribe(feed.stream)}),
-      else: feed
+    if stream.done?, do: finish(feed), else: feed
+  end
+
+  # Nobody falls behind any more, and what is kept for those who come back is to be small.
+  defp finish(%{batches: batches} = feed) do
+    batches = Map.new(batches, fn {n, {mark, chunks, _, _}} -> {n, {mark, chunks, nil, nil}} end)
+    feed = linger(%{feed | batches: batches, stream: Stream.unsubscribe(feed.stream)})
+    :erlang.garbage_collect()
+    feed
   end
 
   # A message that was just said has a turn now.
   defp name(%{found?: false, stream: %{reader: %{turn: turn}}} = feed) when is_integer(turn) do
     {_answer, feed} = register(feed, turn)
-    %{feed | found?: true}
+    feed
   end
 
   defp name(feed), do: feed
 
+  # One more piece of a block, as nearly all changes are.
+  defp add(feed, {mark, [{kind, id, text}], reader, context}) when kind in [:text, :thinking] do
+    %{shape: shape, seq: seq, stream: %{door: %{protocol: protocol, opts: opts}}} = feed
+    {_chunks, after_} = shaped(protocol, {kind, id, text}, shape, opts)
+    feed = put_template(feed, kind, id, context)
+    place = place(feed, mark)
+    bytes = Template.fill(elem(feed.template, 1), seq, Mark.id(mark, place), text)
+    feed = %{feed | shape: after_, seq: seq + 1}
+    put_batch(feed, {mark, place + 1}, {mark, [{seq, place, bytes}], reader, shape})
+  end
+
   defp add(%{shape: shape, seq: seq} = feed, {mark, events, reader, context}) do
-    place = with {^mark, place} <- feed.last, do: place, else: (_another -> 0)
+    place = place(feed, mark)
     {pieces, shape_after} = write(feed, events, shape, context)
     chunks = number(feed, pieces, &{seq + &1, place + &1, Mark.id(mark, place + &1)})
-    feed = %{feed | shape: shape_after, seq: seq + length(chunks)}
+    feed = %{feed | shape: shape_after, seq: seq + length(chunks), template: nil}
     put_batch(feed, {mark, place + length(chunks)}, {mark, chunks, reader, shape})
+  end
+
+  # What came of the same change before is in front of it.
+  defp place(%{last: {mark, place}}, mark), do: place
+  defp place(_feed, _mark), do: 0
+
+  defp put_template(%{template: {{kind, id}, _template}} = feed, kind, id, _context), do: feed
+
+  defp put_template(%{shape: shape} = feed, kind, id, context) do
+    {chunks, _shape} = write(feed, [{kind, id, Template.text()}], shape, context)
+    template = Template.new(feed.stream.door.protocol, chunks)
+    %{feed | template: {{kind, id}, template}}
   end
 
   defp put_batch(feed, _last, {_mark, [], _reader, _shape}), do: feed
@@ -306,12 +342,14 @@ defmodule AshAgent.Door.Feed do
   ## Clients
 
   defp admit(%{stream: %{done?: true}} = feed, _client, nil, true) do
-    Registry.unregister(__MODULE__.Names, feed.key)
+    for key <- Registry.keys(__MODULE__.Names, self()),
+        do: Registry.unregister(__MODULE__.Names, key)
+
     {:ended, feed}
   end
 
   defp admit(feed, client, since, _goes_on?) do
-    case place(feed, since) do
+    case find_place(feed, since) do
       {next, before} ->
         known = %{monitor: Process.monitor(client), next: next, before: before}
         {:ok, %{feed | clients: Map.put(feed.clients, client, known)}}
@@ -322,17 +360,17 @@ defmodule AshAgent.Door.Feed do
   end
 
   # The client that it was started for gets what it has.
-  defp place(_feed, :all), do: {0, []}
+  defp find_place(_feed, :all), do: {0, []}
 
-  defp place(%{partial?: partial?, low: low} = feed, nil) when partial? or low > 0 do
+  defp find_place(%{partial?: partial?, low: low} = feed, nil) when partial? or low > 0 do
     %{stream: %{reader: %{turn: turn}, context: context, door: door}} = feed
     {{Reader.new({turn, context.current_iteration}), door.protocol.shape()}, []}
   end
 
-  defp place(_feed, nil), do: {0, []}
-  defp place(%{low: 0, partial?: false}, {:seq, seq}) when seq in 0..1, do: {0, []}
+  defp find_place(_feed, nil), do: {0, []}
+  defp find_place(%{low: 0, partial?: false}, {:seq, seq}) when seq in 0..1, do: {0, []}
 
-  defp place(%{low: low, high: high} = feed, since) do
+  defp find_place(%{low: low, high: high} = feed, since) do
     # Its first chunk was told, or comes right behind what was told.
     known =
       Enum.find((high - 1)..low//-1, &told?(elem(feed.batches[&1], 0), chunks(feed, &1), since))

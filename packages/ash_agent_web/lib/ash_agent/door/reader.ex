@@ -17,7 +17,7 @@ defmodule AshAgent.Door.Reader do
   #   * `last` - the number of its last iteration, if another turn came after it
   #   * `from` - the first iteration that may have something new
   #   * `shown` - by block: `{:text, bytes, checksum}`, `{:thinking, bytes, checksum}`, `{:arguments, text}`, or an atom when no more comes
-  #   * `open` - the block of text that is open
+  #   * `open` - the block of text that is open, and `at`, where its pieces come from
   #   * `step` - the answer that is being told, as `{iteration, ordinal}`
   #   * `next` - where the next piece of an answer belongs
   #   * `calls` - the blocks of calls by the ids that the run knows them by
@@ -27,6 +27,7 @@ defmodule AshAgent.Door.Reader do
             from: nil,
             shown: %{},
             open: nil,
+            at: nil,
             step: nil,
             next: nil,
             calls: %{},
@@ -52,6 +53,9 @@ defmodule AshAgent.Door.Reader do
     %{turn: first} = find(reader, context)
     if is_integer(first), do: first
   end
+
+  @doc "What all readers of the turn call it: the number of that iteration, or how they look for it."
+  def name(%__MODULE__{turn: turn} = reader, context), do: first(reader, context) || turn
 
   @doc "Returns `{first, last}` for the turn that begins with an iteration, or `nil`."
   def range(context, first) do
@@ -94,6 +98,13 @@ defmodule AshAgent.Door.Reader do
 
   def read(reader, {:event, name, measured, metadata}),
     do: {if(found?(reader), do: event(name, measured, metadata, reader), else: []), reader}
+
+  # More of the block that is open, as nearly all changes are.
+  def read(%{open: {kind, id}, at: {place, part}, next: place} = reader, {kind, part, text}) do
+    {^kind, bytes, sum} = reader.shown[id]
+    shown = {kind, bytes + byte_size(text), :erlang.crc32(sum, text)}
+    {[{kind, id, text}], put(reader, id, shown)}
+  end
 
   def read(%{next: {number, ordinal}} = reader, {kind, part, text})
       when kind in [:text, :thinking],
@@ -477,7 +488,7 @@ defmodule AshAgent.Door.Reader do
     started = if reader.open, do: [], else: [{:"#{kind}_started", id}]
     {_kind, bytes, sum} = Map.get(reader.shown, id, {kind, 0, 0})
     shown = {kind, bytes + byte_size(text), :erlang.crc32(sum, text)}
-    reader = put(%{reader | open: {kind, id}}, id, shown)
+    reader = put(%{reader | open: {kind, id}, at: {place, index}}, id, shown)
     {step ++ ended ++ started ++ [{kind, id, text}], reader}
   end
 
