@@ -85,6 +85,7 @@ defmodule AshAgent.ChatContext.Config do
           optional(:cwd | :prefix) => String.t(),
           optional(:inherit_env) => [String.t()] | true,
           optional(:trust_annotations) => boolean(),
+          optional(:per_actor) => boolean(),
           optional(term()) => term()
         }
 

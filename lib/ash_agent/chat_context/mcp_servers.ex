@@ -8,7 +8,7 @@ defmodule AshAgent.ChatContext.MCPServers do
 
   @program %{args: [], env: %{}}
   @remote %{headers: %{}}
-  @optional [:args, :env, :headers, :cwd, :inherit_env, :prefix, :trust_annotations]
+  @optional [:args, :env, :headers, :cwd, :inherit_env, :prefix, :trust_annotations, :per_actor]
   @keys [:name, :command, :url | @optional]
 
   @texts {:list, :string}
@@ -18,6 +18,7 @@ defmodule AshAgent.ChatContext.MCPServers do
     args: [type: @texts, type_doc: "a list of strings"],
     inherit_env: [type: {:or, [@texts, {:in, [true]}]}, type_doc: "a list of strings or true"],
     trust_annotations: [type: :boolean],
+    per_actor: [type: :boolean],
     env: @pairs,
     headers: @pairs
   }

@@ -9,6 +9,12 @@ defmodule AshAgent.MCP do
              "the milliseconds in which a server has to start and list its tools."},
             {:max_result_bytes, :pos_integer, [default: 10_000_000],
              "how much a server may return of a call, in memory; more is an error."},
+            {:auth, {:or, [{:fun, 1}, nil]}, [type_doc: "a function"],
+             "tells with which token a server at an address is asked, see below. Defaults to none."},
+            {:max_clients, :pos_integer, [default: 100],
+             "how many clients servers with `:per_actor` may have together."},
+            {:idle, :pos_integer, [default: 300_000],
+             "the milliseconds after which one of these clients that has nothing to do is closed."},
             {:client, :atom, [default: AshAgent.MCP.ExMCPClient],
              "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `ex_mcp`."}
           ])
@@ -16,6 +22,9 @@ defmodule AshAgent.MCP do
   @tools_schema AshAgent.Options.schema([
                   {:only, {:or, [{:list, :string}, nil]}, [type_doc: "a list of names"],
                    "the servers whose tools are wanted. Defaults to all."},
+                  {:actor, :any, [type_doc: "an actor"],
+                   "for whom the servers with `:per_actor` are asked."},
+                  {:tenant, :any, [type_doc: "a tenant"], "the tenant for which they are asked."},
                   {:missing, {:in, [:raise, :skip]}, [default: :raise],
                    "whether to raise `AshAgent.MCP.Error` if a server is not available, or to do without its tools."}
                 ])
@@ -54,7 +63,24 @@ defmodule AshAgent.MCP do
     * `:trust_annotations` - `true` if a call whose outcome is unknown may run again when the server says that the tool only reads or is
       idempotent. Defaults to `false`: no call runs again
 
+    * `:per_actor` - `true` if each actor and tenant needs a client of its own: a program with its own state, a session, or a token. It starts when
+      `tools/2` is called with `:actor` or `:tenant`, and is closed when it is idle
+
   Anyone who can write these maps can run programs. Start servers only from configurations that you trust.
+
+  ## Who asks
+
+  `:auth` is called before each request to an address, and again when the server does not accept what came. It gets a map with the `:server`'s name,
+  its `:url`, the `:actor` and `:tenant` of a server with `:per_actor`, and the `:challenge`: `nil` before a request, and then a map with the
+  `:status` (401, or 403 if a token's scope is too small), the `:header` (`WWW-Authenticate`) and the `:scopes` in it. It returns
+
+    * `{:ok, token}` - a bearer token, or `nil` for none
+    * `{:sign_in, address}` - somebody has to sign in there. Listing and calls are errors with this address
+    * `{:error, words}` - the same with other words
+
+  A token is in no error, no log and no conversation. `ExMCP.Authorization` has the parts of OAuth 2.1 for such a function.
+
+  A tool that was listed for somebody is used by nobody else: a call whose runtime context has another `:actor` or `:tenant` is not made.
 
   ## Tools
 
@@ -93,9 +119,9 @@ defmodule AshAgent.MCP do
 
   alias AshAgent.ChatContext.{Config, MCPServers}
   alias AshAgent.Context.JSON
-  alias AshAgent.MCP.{Error, Remote}
+  alias AshAgent.MCP.{Actors, Error, Remote}
   alias AshAgent.Options
-  alias AshAgent.Runtime.Tool
+  alias AshAgent.Runtime.{Authority, Tool}
 
   @prefix ~r/\A[a-zA-Z]([a-zA-Z0-9-]|_(?!_|\z))*\z/
   @prefix_bytes 32
@@ -149,17 +175,32 @@ defmodule AshAgent.MCP do
   @impl true
   def init(sealed) do
     opts = sealed.()
-    settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
+    {own, shared} = Enum.split_with(opts[:servers], fn {server, _} -> server[:per_actor] end)
 
     children =
-      for {server, prefix} <- opts[:servers] do
-        settings = Map.merge(settings, %{server: server, prefix: prefix})
+      for {server, _prefix} = listed <- shared do
+        settings = settings(listed, %{actor: nil, tenant: nil}, opts)
         start = {Remote, :start_link, [fn -> settings end]}
         # Servers that end in time are not waited for, and the others are killed.
         %{id: server.name, start: start, shutdown: 10_000}
       end
 
-    Supervisor.init(children, strategy: :one_for_one)
+    servers =
+      for {server, _} = listed <- own, into: %{}, do: {server.name, &settings(listed, &1, opts)}
+
+    actors = %{servers: servers, max: opts[:max_clients], idle: opts[:idle]}
+    actors = %{id: Actors, start: {Actors, :start_link, [fn -> actors end]}, shutdown: 10_000}
+
+    Supervisor.init(if(own == [], do: children, else: [actors | children]), strategy: :one_for_one)
+  end
+
+  defp settings({server, prefix}, who, opts) do
+    ask =
+      who |> Map.take([:actor, :tenant]) |> Map.merge(%{server: server.name, url: server[:url]})
+
+    auth = opts[:auth] && (&opts[:auth].(Map.put(ask, :challenge, &1)))
+    settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
+    Map.merge(settings, %{server: Map.put(server, :auth, auth), prefix: prefix})
   end
 
   @doc """
@@ -183,47 +224,93 @@ defmodule AshAgent.MCP do
   def tools(mcp, opts \\ []) do
     opts = Options.validate!(opts, @tools_schema)
 
+    who = people(opts)
+    all = Enum.flat_map(Supervisor.which_children(mcp), &reach(&1, who))
+
     servers =
-      for {name, pid, _, _} <- Supervisor.which_children(mcp),
+      for {name, _reach, _who} = server <- all,
           opts[:only] == nil or name in opts[:only],
-          do: {name, pid}
+          do: server
 
     unless opts[:only] == nil or Enum.all?(opts[:only], &List.keymember?(servers, &1, 0)) do
       AshAgent.Caller.refuse!(
         "unknown servers in option :only; there are: " <>
-          inspect(for {name, _, _, _} <- Supervisor.which_children(mcp), do: name)
+          inspect(for {name, _, _} <- all, do: name)
       )
     end
 
-    listed = servers |> Enum.sort() |> Enum.map(fn {name, pid} -> {name, pid, entries(pid)} end)
-    missing = for {name, _pid, {:error, words}} <- listed, into: %{}, do: {name, words}
+    listed =
+      for {name, reach, who} <- Enum.sort_by(servers, &elem(&1, 0)),
+          do: {name, reach, who, entries(reach)}
+
+    missing = for {name, _reach, _who, {:error, words}} <- listed, into: %{}, do: {name, words}
 
     if missing != %{} and opts[:missing] == :raise,
       do: raise(Error, reason: {:unavailable, missing})
 
-    for {_name, pid, {:ok, entries}} <- listed, entry <- entries, do: tool(entry, pid)
+    for {_name, reach, who, {:ok, entries}} <- listed,
+        entry <- entries,
+        do: tool(entry, reach, who)
   end
 
-  defp entries(pid) when is_pid(pid) do
-    Remote.tools(pid)
+  # The servers of a child, each with a function that finds who makes its calls, and for whom they are.
+  defp reach({Actors, actors, _, _}, who) when is_pid(actors) do
+    for name <- Actors.names(actors) do
+      find = fn ->
+        if who == %{},
+          do: {:error, "has a client for each actor; pass :actor or :tenant"},
+          else: Actors.remote(actors, name, who)
+      end
+
+      {name, find, who}
+    end
+  end
+
+  defp reach({name, pid, _, _}, _who) when is_binary(name) do
+    found = if is_pid(pid), do: {:ok, pid}, else: {:error, "is restarting"}
+    [{name, fn -> found end, %{}}]
+  end
+
+  defp reach(_restarting, _who), do: []
+
+  defp entries(reach) do
+    with {:ok, pid} <- reach.(), do: Remote.tools(pid)
   catch
     :exit, _reason -> {:error, "was stopped"}
   end
 
-  defp entries(_restarting), do: {:error, "is restarting"}
-
-  defp tool(entry, pid) do
+  defp tool(entry, reach, who) do
     %Tool{
       name: entry.name,
       description: entry.description,
       parameters: entry.parameters,
       repeat: entry.repeat,
       foreign?: true,
-      run: fn arguments, _tool_context, scope ->
-        with {:ok, arguments} <- plain(arguments),
+      run: fn arguments, tool_context, scope ->
+        with :ok <- same(who, people(tool_context)),
+             {:ok, arguments} <- plain(arguments),
+             {:ok, pid} <- find(reach),
              do: Remote.call(pid, entry, arguments, scope.progress)
       end
     }
+  end
+
+  defp find(reach) do
+    with {:error, words} <- reach.(), do: {:error, "the MCP server " <> words}
+  catch
+    :exit, _reason -> {:error, "the MCP server was stopped"}
+  end
+
+  defp people(known),
+    do:
+      for({key, who} <- known, key in [:actor, :tenant] and who != nil, into: %{}, do: {key, who})
+
+  # Nobody acts with the sign-in of somebody else.
+  defp same(who, context) do
+    if who == %{} or context == %{} or
+         Authority.identify(who) == Authority.identify(Map.take(context, Map.keys(who))),
+       do: :ok,
+       else: {:error, "this tool was listed for somebody else; the call was not made"}
   end
 
   # Hooks may make arguments that a client could not send.

@@ -273,6 +273,113 @@ defmodule AshAgent.MCPTest do
     end
   end
 
+  describe "a server with per_actor" do
+    defp own(opts \\ [], fake \\ %{}) do
+      fake = Map.merge(%{list: listing(["x"]), call: fn _, _, _ -> text("done") end}, fake)
+      others = server("shared", %{list: listing(["x"])})
+      start!([server("own", fake, %{per_actor: true}), others], opts)
+    end
+
+    defp of(mcp, keys), do: MCP.tools(mcp, [only: ["own"]] ++ keys)
+
+    defp alive(clients), do: Enum.filter(clients, &Process.alive?/1)
+
+    test "has a client for each actor and tenant that asks, and none before" do
+      mcp = own()
+      assert_receive {:started, _shared, _owner, _}
+      error = assert_raise MCP.Error, fn -> MCP.tools(mcp) end
+
+      assert error.reason ==
+               {:unavailable, %{"own" => "has a client for each actor; pass :actor or :tenant"}}
+
+      assert mcp |> MCP.tools(missing: :skip) |> names() == ["shared__x"]
+      refute_received {:started, _, _, _}
+
+      people = [
+        [actor: %{id: 1}],
+        [actor: %{id: 2}],
+        [tenant: "a"],
+        [actor: %{id: 1}, tenant: "a"]
+      ]
+
+      for keys <- people do
+        assert mcp |> MCP.tools(keys) |> names() == ["own__x", "shared__x"]
+        assert_receive {:started, _client, _owner, _}
+        # One that was loaded anew is the same.
+        keys = if keys[:actor], do: put_in(keys[:actor][:name], "new"), else: keys
+        assert mcp |> of(keys) |> call("own__x") == {:ok, "done"}
+        refute_received {:started, _, _, _}
+      end
+    end
+
+    test "makes a call for whom its tools were listed, and for nobody else" do
+      tools = of(own(), actor: %{id: 1}, tenant: "a")
+      calls = [%{id: "1", name: "own__x", arguments: %{}}]
+
+      for {context, made?} <- [
+            {%{}, true},
+            {%{actor: %{id: 1}, tenant: "a"}, true},
+            {%{actor: %{id: 2}, tenant: "a"}, false},
+            {%{actor: %{id: 1}, tenant: "b"}, false},
+            {%{actor: nil, tenant: "a"}, false},
+            {%{tenant: "a"}, false}
+          ] do
+        [%{result: result}] = ToolExecutor.execute_tools(calls, tools, context)
+
+        if made?,
+          do: assert(result == {:ok, "done"}),
+          else: assert({:error, "this tool was listed for somebody else" <> _} = result)
+      end
+    end
+
+    test "closes clients that are idle, and starts them again; not one that makes a call" do
+      me = self()
+      wait = fn _, _, _ -> send(me, {:waits, self()}) && receive do: (:go -> text("waited")) end
+      mcp = own([idle: 50], %{call: wait})
+      tools = of(mcp, actor: 1)
+      run = Task.async(fn -> call(tools, "own__x") end)
+      assert_receive {:waits, pid}
+      assert mcp |> of(actor: 2) |> names() == ["own__x"]
+      # The other one is closed.
+      assert_receive {:stopped, _client}, 5_000
+      refute_receive {:stopped, _client}, 200
+      send(pid, :go)
+      assert Task.await(run) == {:ok, "waited"}
+      assert_receive {:stopped, _client}, 5_000
+      again = Task.async(fn -> call(tools, "own__x") end)
+      assert_receive {:waits, pid}, 5_000
+      send(pid, :go)
+      assert Task.await(again) == {:ok, "waited"}
+    end
+
+    test "has no more clients than are allowed" do
+      me = self()
+      wait = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
+      mcp = own([max_clients: 2], %{call: wait})
+      run = fn tools -> Task.async(fn -> call(tools, "own__x") end) end
+      calls = for actor <- [1, 2], do: mcp |> of(actor: actor) |> run.()
+      for _ <- calls, do: assert_receive({:waits, _}, 5_000)
+      Process.sleep(1_100)
+      error = assert_raise MCP.Error, fn -> of(mcp, actor: 3) end
+      assert Exception.message(error) =~ "has a client for each actor, and 2 are in use"
+      calls |> hd() |> Task.shutdown(:brutal_kill)
+
+      assert Wait.until(fn ->
+               match?([_], MCP.tools(mcp, only: ["own"], actor: 3, missing: :skip))
+             end)
+    end
+
+    @tag :capture_log
+    test "ends its clients with itself" do
+      mcp = own()
+      for actor <- 1..3, do: of(mcp, actor: actor)
+      clients = for _ <- 1..4, do: assert_receive({:started, client, _owner, _}) && client
+      assert length(alive(clients)) == 4
+      Supervisor.stop(mcp)
+      assert Wait.until(fn -> alive(clients) == [] end)
+    end
+  end
+
   describe "descriptions of servers" do
     test "become names that every provider takes, whatever they are" do
       :rand.seed(:exsss, {1, 2, 3})

@@ -40,6 +40,8 @@ defmodule AshAgent.Runtime.PublicOptionsTest do
           {Trace.Plug, :init, :store},
           {Server, :start_link, :name},
           {MCP, :start_link, :name},
+          {MCP, :tools, :actor},
+          {MCP, :tools, :tenant},
           {SubAgent, :tool, :llm},
           {SubAgent, :tool, :output},
           {AskUser, :tool, :for},

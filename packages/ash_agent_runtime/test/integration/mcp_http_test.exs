@@ -1,7 +1,9 @@
 if Code.ensure_loaded?(ExMCP.Client) do
   defmodule AshAgent.Integration.MCPHTTPTest do
     # Servers at an address that do what they should not, in both eras.
-    use ExUnit.Case, async: true
+    use ExUnit.Case, async: false
+
+    import ExUnit.CaptureLog
 
     alias AshAgent.MCP
     alias AshAgent.Runtime.ToolExecutor
@@ -74,7 +76,7 @@ if Code.ensure_loaded?(ExMCP.Client) do
         tools =
           wrap
           |> serve(fn
-            %{"method" => "tools/call"}, _ -> :counters.add(count, 1, 1) && exit(:shutdown)
+            %{"method" => "tools/call"}, _ -> :counters.add(count, 1, 1) && :close
             _other, _ -> {:result, %{}}
           end)
           |> tools()
@@ -242,6 +244,128 @@ if Code.ensure_loaded?(ExMCP.Client) do
         assert {:error, words} = call(tools, "one", %{"times" => 20})
         assert words =~ "sent more than it may"
         assert {:ok, ^long} = call(tools, "one", %{"times" => 1})
+      end
+    end
+
+    describe "a server that wants to know who asks" do
+      # Takes the token "good", and for the tool "two" only "better".
+      defp guarded(wrap, denied) do
+        guard = fn answer ->
+          fn message, headers ->
+            token = headers["authorization"]
+            better? = message["params"]["name"] == "two"
+
+            cond do
+              message == nil ->
+                answer.(message, headers)
+
+              token not in ["Bearer good", "Bearer better"] ->
+                {401, [{"www-authenticate", "Bearer"}], "hunter2"}
+
+              better? and token != "Bearer better" ->
+                {403, [{"www-authenticate", denied}], "hunter2"}
+
+              true ->
+                answer.(message, headers)
+            end
+          end
+        end
+
+        serve(&guard.(wrap.(&1)), fn _message, _headers -> {:result, @done} end)
+      end
+
+      @denied ~s(Bearer error="insufficient_scope", scope="read write")
+
+      test "gets the token of whoever asks, another one when it does not take that, and calls once more" do
+        for {_era, wrap} <- eras() do
+          me = self()
+          {:ok, kept} = Agent.start_link(fn -> "old" end)
+
+          auth = fn
+            %{challenge: nil} ->
+              {:ok, Agent.get(kept, & &1)}
+
+            %{challenge: challenge} = ask ->
+              send(
+                me,
+                {:asked, Map.drop(ask, [:challenge, :url]), Map.delete(challenge, :header)}
+              )
+
+              token = if challenge.status == 401, do: "good", else: "better"
+              Agent.update(kept, fn _ -> token end)
+              {:ok, token}
+          end
+
+          url = guarded(wrap, @denied)
+          server = %{name: "x", url: url, per_actor: true}
+          mcp = start_supervised!({MCP, servers: [server], auth: auth}, id: make_ref())
+          tools = MCP.tools(mcp, actor: %{id: 7}, tenant: "a")
+          who = %{server: "x", actor: %{id: 7}, tenant: "a"}
+          assert_received {:asked, ^who, %{status: 401, scopes: []}}
+          assert call(tools, "one") == {:ok, "done"}
+          refute_received {:asked, _, _}
+          assert call(tools, "two") == {:ok, "done"}
+          assert_received {:asked, ^who, %{status: 403, scopes: ["read", "write"]}}
+          refute_received {:asked, _, _}
+        end
+      end
+
+      test "and gets no token is an error that says where to sign in, or what is wrong" do
+        for {_era, wrap} <- eras(),
+            {answer, words} <- [
+              {{:sign_in, "https://example.com/in?state=1"},
+               "wants a sign-in; open https://example.com/in?state=1"},
+              {{:error, "is not for you"}, "is not for you"},
+              {:odd, "cannot be asked: :auth returned neither"},
+              {:raise, "cannot be asked: :auth failed (RuntimeError)"},
+              {{:ok, "wrong"}, "HTTP status 401"}
+            ] do
+          auth = fn
+            %{challenge: nil} -> {:ok, nil}
+            _ask -> if answer == :raise, do: raise("hunter2"), else: answer
+          end
+
+          opts = [servers: [%{name: "x", url: guarded(wrap, @denied)}], auth: auth]
+          mcp = start_supervised!({MCP, opts}, id: make_ref())
+          error = assert_raise MCP.Error, fn -> MCP.tools(mcp) end
+          assert Exception.message(error) =~ words
+          refute Exception.message(error) =~ "hunter2"
+        end
+      end
+
+      @tag capture_log: false
+      test "shows a token in no log, state, error or result" do
+        for {_era, wrap} <- eras() do
+          log =
+            capture_log([level: :debug], fn ->
+              url =
+                serve(wrap, fn
+                  %{"params" => %{"name" => "one"}}, _ -> :close
+                  _other, _ -> {:result, @done}
+                end)
+
+              opts = [servers: [%{name: "x", url: url}], auth: fn _ -> {:ok, "hunter2"} end]
+              mcp = start_supervised!({MCP, opts}, id: make_ref())
+              tools = MCP.tools(mcp)
+              refute inspect(call(tools, "one")) =~ "hunter2"
+              assert call(tools, "two") == {:ok, "done"}
+              [{_, remote, _, _}] = Supervisor.which_children(mcp)
+              connection = :sys.get_state(remote).connection.held
+
+              for pid <- [mcp, remote, connection],
+                  do: refute(inspect(:sys.get_status(pid), limit: :infinity) =~ "hunter2")
+
+              refute inspect(tools, limit: :infinity) =~ "hunter2"
+              # Processes that crash in the middle.
+              {_link, client} = AshAgent.MCP.Connection.client(connection, 5_000)
+              ref = Process.monitor(client)
+              GenServer.cast(client, {:odd, "hunter2"})
+              assert_receive {:DOWN, ^ref, :process, _, _}
+              assert Wait.until(fn -> call(tools, "two") == {:ok, "done"} end)
+            end)
+
+          refute log =~ "hunter2"
+        end
       end
     end
 

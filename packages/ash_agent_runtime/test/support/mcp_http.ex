@@ -8,6 +8,7 @@ defmodule AshAgent.TestSupport.McpHttp do
   #   * `{:stream, messages}` - of an answer as events; with `:cut` at the end the connection is cut then, and with `:wait` it stays open.
   #     An id may be `:id`
   #   * `{status, headers, text}`
+  #   * `:close`
   #
   # `modern/1` and `legacy/1` wrap one that only knows tools.
 
@@ -81,16 +82,18 @@ defmodule AshAgent.TestSupport.McpHttp do
   end
 
   defp accept(listener, answer) do
-    {:ok, socket} = :gen_tcp.accept(listener)
-    pid = spawn_link(fn -> receive do: (:go -> serve(socket, answer)) end)
-    :ok = :gen_tcp.controlling_process(socket, pid)
-    send(pid, :go)
-    accept(listener, answer)
+    with {:ok, socket} <- :gen_tcp.accept(listener) do
+      pid = spawn_link(fn -> receive do: (:go -> serve(socket, answer)) end)
+      :ok = :gen_tcp.controlling_process(socket, pid)
+      send(pid, :go)
+      accept(listener, answer)
+    end
   end
 
   defp serve(socket, answer) do
-    {headers, message} = read(socket, %{})
-    write(answer.(message, headers), message, socket)
+    with {headers, message} <- read(socket, %{}),
+         do: write(answer.(message, headers), message, socket)
+
     :gen_tcp.close(socket)
   end
 
@@ -126,6 +129,8 @@ defmodule AshAgent.TestSupport.McpHttp do
       event -> :gen_tcp.send(socket, ["data: ", JSON.encode(fill(event, message)), "\n\n"])
     end)
   end
+
+  defp write(:close, _message, _socket), do: :ok
 
   defp write({status, headers, text}, _message, socket) when is_integer(status),
     do: send!(socket, status, [{"content-length", byte_size(text)} | headers], text)

@@ -11,7 +11,7 @@ defmodule AshAgent.MCP.HTTP do
   alias AshAgent.Context.JSON
   alias AshAgent.LLM.Transport.{HTTP1, Request}
   alias AshAgent.MCP.{Connection, Listing, SSE}
-  alias AshAgent.Runtime.ToolExecutor
+  alias AshAgent.Runtime.{Events, ToolExecutor}
   alias ExMCP.Transport.HTTP.{RequestHeaders, ToolHeaders}
 
   defstruct [:link, :uri, live?: false]
@@ -21,6 +21,7 @@ defmodule AshAgent.MCP.HTTP do
   @first_pause 1_000
   @longest_pause 30_000
   @farewell 2_000
+  @sign_ins 3
 
   @unknown "broke the connection off, and whether the call did its work is not known"
 
@@ -42,18 +43,22 @@ defmodule AshAgent.MCP.HTTP do
       start(state, nil, fn -> listen(state, @first_pause) end)
       # Its end is polite, and nobody waits for it.
       if Connection.get(link, :session),
-        do: Connection.at_end(link, at_end(request(state, "DELETE", "", @farewell)))
+        do: Connection.at_end(link, at_end(request(state, "DELETE", "", @farewell), link))
     end
 
     {:ok, %{state | live?: true}}
   end
 
   # The table is gone then.
-  defp at_end(request) do
+  defp at_end(request, link) do
     headers = Request.headers(request)
 
     fn ->
-      stream(%{request | headers: fn -> headers end}, fn _message, reading -> {:halt, reading} end)
+      stream(
+        %{request | headers: fn -> headers end},
+        fn _message, reading -> {:halt, reading} end,
+        link
+      )
     end
   end
 
@@ -77,7 +82,7 @@ defmodule AshAgent.MCP.HTTP do
       _other, reading -> {:cont, reading}
     end
 
-    case stream(request(state, "POST", body, link.timeout), take) do
+    case stream(request(state, "POST", body, link.timeout), take, link) do
       {:ok, %{status: status, answer: %{} = answer} = reading} when status in 200..299 ->
         settle(message, answer["result"], reading, link)
         {:ok, state, JSON.encode(answer)}
@@ -131,7 +136,12 @@ defmodule AshAgent.MCP.HTTP do
 
     if Connection.era(link) == :legacy do
       start(state, nil, fn ->
-        stream(request(state, "POST", body, link.timeout), fn _, reading -> {:halt, reading} end)
+        stream(
+          request(state, "POST", body, link.timeout),
+          fn _, reading -> {:halt, reading} end,
+          link
+        )
+
         stop.()
       end)
     else
@@ -142,7 +152,9 @@ defmodule AshAgent.MCP.HTTP do
 
   defp deliver(body, message, %{link: link} = state) do
     request = request(state, "POST", body, :infinity)
-    outcome = request |> stream(&take(&1, &2, message, state)) |> go_on(message, state)
+
+    outcome =
+      request |> stream(&take(&1, &2, message, state), state.link) |> go_on(message, state)
 
     with %{"id" => id, "method" => _} <- message,
          {kind, words} <- undelivered(outcome, link),
@@ -178,7 +190,7 @@ defmodule AshAgent.MCP.HTTP do
     if Connection.era(state.link) == :legacy do
       Process.sleep(min(reading.pause || @first_pause, @longest_pause))
       request = request(state, "GET", "", :infinity, event)
-      request |> stream(&take(&1, &2, message, state)) |> go_on(message, state)
+      request |> stream(&take(&1, &2, message, state), state.link) |> go_on(message, state)
     else
       {:ok, reading}
     end
@@ -198,6 +210,7 @@ defmodule AshAgent.MCP.HTTP do
 
   defp undelivered(outcome, _link), do: words(outcome)
 
+  defp words({:refused, words}), do: {:error, words}
   defp words({:ok, %{status: 401}}), do: {:error, "wants to know who asks (HTTP status 401)"}
   defp words({:ok, %{status: status}}) when status in 200..299, do: {:error, @unknown}
   defp words({:ok, %{status: status}}), do: {:error, "answered with HTTP status #{status}"}
@@ -215,7 +228,7 @@ defmodule AshAgent.MCP.HTTP do
   defp listen(state, pause) do
     take = fn message, reading -> send_on(message, state) && {:cont, reading} end
 
-    case stream(request(state, "GET", "", :infinity), take) do
+    case stream(request(state, "GET", "", :infinity), take, state.link) do
       {:ok, %{status: status}} when status not in 200..299 ->
         :ok
 
@@ -260,9 +273,62 @@ defmodule AshAgent.MCP.HTTP do
     |> Enum.uniq_by(&elem(&1, 0))
   end
 
-  # Gives each message of the response to `take`, which returns `{:cont, reading}` or `{:halt, reading}`. A connection serves one request:
-  # one that was kept may be cut when the server has the request already, and it would be sent again.
-  defp stream(request, take) do
+  # Gives each message of the response to `take`, which returns `{:cont, reading}` or `{:halt, reading}`. A server that refuses to answer
+  # whoever asks has done nothing, so it is asked again with another token.
+  defp stream(request, take, %{server: %{auth: auth}} = link) when auth != nil,
+    do: stream_as(request, take, link, nil, @sign_ins)
+
+  defp stream(request, take, _link), do: stream_once(request, take)
+
+  defp stream_as(request, take, link, challenge, left) do
+    with {:ok, token} <- token(link.server.auth, challenge) do
+      headers = fn -> put_token(Request.headers(request), token) end
+      outcome = stream_once(%{request | headers: headers}, take)
+
+      case challenge(outcome) do
+        %{} = challenge when left > 0 -> stream_as(request, take, link, challenge, left - 1)
+        _answered -> outcome
+      end
+    end
+  end
+
+  defp token(auth, challenge) do
+    case ToolExecutor.call_guarded(fn -> auth.(challenge) end) do
+      {:returned, {:ok, token}} when is_binary(token) or is_nil(token) ->
+        {:ok, token}
+
+      {:returned, {:sign_in, address}} when is_binary(address) ->
+        {:refused, "wants a sign-in; open " <> address}
+
+      {:returned, {:error, words}} when is_binary(words) ->
+        {:refused, words}
+
+      {:returned, _other} ->
+        {:refused, "cannot be asked: :auth returned neither a token nor why there is none"}
+
+      {:raised, kind, reason, _} ->
+        {:refused, "cannot be asked: :auth failed (#{inspect(Events.label(kind, reason))})"}
+    end
+  end
+
+  defp put_token(headers, nil), do: headers
+
+  defp put_token(headers, token),
+    do: [{"authorization", "Bearer " <> token} | List.keydelete(headers, "authorization", 0)]
+
+  defp challenge({:ok, %{status: status, answer: nil, headers: headers}})
+       when status in [401, 403] do
+    header = headers["www-authenticate"]
+    scopes = header && Regex.run(~r/scope="([^"]*)"/, header, capture: :all_but_first)
+
+    if status == 401 or (header || "") =~ "insufficient_scope",
+      do: %{status: status, header: header, scopes: String.split(List.first(scopes || [""]))}
+  end
+
+  defp challenge(_outcome), do: nil
+
+  # A connection serves one request: one that was kept may be cut when the server has the request already, and it would be sent again.
+  defp stream_once(request, take) do
     reading = %{
       status: nil,
       headers: %{},

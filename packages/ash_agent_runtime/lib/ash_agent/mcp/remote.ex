@@ -36,6 +36,9 @@ defmodule AshAgent.MCP.Remote do
   @doc "`{:ok, entries}` as `AshAgent.MCP.Listing` has them, or `{:error, words}`; waits for the first listing."
   def tools(pid), do: Sealed.call(pid, :tools, {__MODULE__, :tools})
 
+  @doc "Ends it, and returns true, unless it has something to do."
+  def rest(pid, timeout), do: Sealed.call(pid, :rest, {__MODULE__, :rest}, timeout)
+
   @doc "Makes a call of a tool as `tools/1` returned it, and returns its result. A tool that is another one by now is not called."
   def call(pid, entry, arguments, progress) do
     Sealed.call(pid, {:call, entry, arguments, progress}, {__MODULE__, :call})
@@ -86,6 +89,12 @@ defmodule AshAgent.MCP.Remote do
   end
 
   defp handle_request(:tools, _from, state), do: {:reply, {:ok, state.entries}, state}
+
+  defp handle_request(:rest, _from, state) do
+    if state.jobs == %{} and :queue.is_empty(state.queue) and state.waiting == [],
+      do: {:stop, :normal, true, state},
+      else: {:reply, false, state}
+  end
 
   defp handle_request({:call, _, _, _}, _from, %{status: {:down, words}} = state) do
     {:reply, {:error, about(state, words <> "; try again later")}, state}

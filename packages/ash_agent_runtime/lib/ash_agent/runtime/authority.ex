@@ -187,9 +187,11 @@ defmodule AshAgent.Runtime.Authority do
     note(context, [Map.put(new, "message", place)])
   end
 
-  # A digest by which a session's own is known again: of its actor and tenant, or of all of it where it has neither. The next
-  # life of a session has other processes, and an actor that was loaded anew may differ in all but its id.
-  defp identify(own) do
+  @doc """
+  A digest by which a runtime context is known again: of its actor and tenant, or of all of it where it has neither. The next
+  life of a session has other processes, and an actor that was loaded anew may differ in all but its id.
+  """
+  def identify(own) do
     people = own |> Map.take([:actor, :tenant]) |> Map.new(fn {key, who} -> {key, name(who)} end)
 
     handle? = &(is_pid(&1) or is_reference(&1) or is_port(&1) or is_function(&1))
