@@ -1,6 +1,7 @@
 # What the first save of 500 messages costs in a SQLite file, and an append of one turn: CPU time, time, and the size of the file,
 # beside a plain table with a row of JSON for each message. The index of the search is written behind the saves, so each row is told
-# twice: when the save has returned, and when the index is written, too.
+# twice: when the save has returned, and when the index is written, too. Then what it costs to list the calls that wait for late results, and to
+# deliver one, where 10,000 wait.
 #
 #     cd packages/ash_agent_runtime && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run ../../bench/stores.exs
 #
@@ -49,6 +50,67 @@ defmodule AshAgent.Bench.Stores do
     IO.puts(
       "\nCPU of the first save, from quarter to quarter: #{quartiles(plain)}, #{quartiles(returned)} and #{quartiles(indexed)} ms"
     )
+
+    in_file(&late/1)
+  end
+
+  ## Late results
+
+  @waiting if Harness.quick?(), do: 1_000, else: 10_000
+  @people 100
+
+  defp late(path) do
+    {:ok, store} = SQLite.open(path)
+    for n <- 1..@waiting, do: {:ok, _} = Store.create(store, waiting(n))
+    {:ok, page} = Store.waiting_calls(store, limit: div(@waiting, 2))
+    {:ok, %{calls: [_ | _]}} = Store.waiting_calls(store, after: page.next)
+
+    IO.puts(
+      "\n#{@waiting} calls that wait, of #{@waiting} conversations\n\n| | median, ms |\n|---|--:|"
+    )
+
+    row = fn name, fun -> IO.puts("| #{name} | #{median(fun)} |") end
+    row.("the first 100", fn _n -> {:ok, %{calls: [_ | _]}} = Store.waiting_calls(store) end)
+
+    row.("100 from the middle", fn _n ->
+      {:ok, %{calls: [_ | _]}} = Store.waiting_calls(store, after: page.next)
+    end)
+
+    row.("the #{div(@waiting, @people)} of a person", fn n ->
+      {:ok, %{calls: [_ | _]}} = Store.waiting_calls(store, for: "person #{rem(n, @people)}")
+    end)
+
+    row.("those whose deadlines pass", fn _n -> {:ok, []} = Store.expire_waiting(store) end)
+
+    row.("a delivery", fn n ->
+      {:ok, :kept} = Store.arrive(store, "c#{n}", "h#{n}", {:ok, "green"})
+    end)
+
+    row.("the same again", fn n ->
+      {:ok, :again} = Store.arrive(store, "c#{n}", "h#{n}", {:ok, "green"})
+    end)
+  end
+
+  defp waiting(n) do
+    wait = %{
+      for: "person #{rem(n, @people)}",
+      handle: "h#{n}",
+      deadline: ~U[2099-01-01 00:00:00Z]
+    }
+
+    Context.new(words(n, 100), id: "c#{n}")
+    |> Context.add_assistant_message(nil, [%{id: "a", name: :build, arguments: %{"n" => n}}])
+    |> Context.add_tool_results([{"a", {:waiting, wait}}])
+  end
+
+  defp median(fun) do
+    times =
+      for n <- 1..200 do
+        {time, _} = :timer.tc(fn -> fun.(n) end)
+        time
+      end
+
+    :erlang.float_to_binary(Harness.median(times) / 1000, decimals: 2)
   end
 
   # 2.7 KB a message, with words that a search can tell apart.

@@ -163,7 +163,7 @@ defmodule AshAgentRuntime.MixProject do
   end
 
   # A path: in the order in which they are read.
-  @path ~w(runtime approval sub-agents answers partial-answers clients mcp sessions stores late-results after-a-crash effects) ++
+  @path ~w(runtime approval sub-agents answers partial-answers clients mcp sessions stores late-results deliver after-a-crash effects) ++
           ~w(production nodes deploy watching erase backups limits tables)
 
   defp guides do

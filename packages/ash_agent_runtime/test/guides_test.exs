@@ -13,7 +13,7 @@ defmodule AshAgent.GuidesTest do
 
   # The tests of these run them with what they need: modules and tables, a view, a server, Ash.
   @elsewhere ~w(../../guides/getting-started.md ../../guides/cheatsheet.cheatmd ../../guides/branches.md ../../guides/history.md) ++
-               ~w(../../guides/storage.md guides/sessions.md guides/stores.md guides/mcp.md ../ash_agent_test/guides/testing.md) ++
+               ~w(../../guides/storage.md guides/sessions.md guides/stores.md guides/deliver.md guides/mcp.md ../ash_agent_test/guides/testing.md) ++
                ~w(../ash_agent_test/guides/evaluations.md ../ash_agent_resources/guides/coming-from-ash-agent.md) ++
                ~w(../ash_agent_resources/guides/coming-from-ash-agent-context.md ../ash_agent_resources/guides/coming-from-ash-ai.md)
 

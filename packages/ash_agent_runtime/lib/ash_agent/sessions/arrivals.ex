@@ -13,10 +13,11 @@ defmodule AshAgent.Sessions.Arrivals do
 
   @doc "Tells the session of a conversation that there are late results. A node that does not know of them leaves them to others."
   def tell(sessions, id) do
-    Router.ask(sessions, id, :find, fn session ->
-      Sealed.call(session, :take_arrivals, {Session, :take_arrivals})
-    end)
+    Router.ask(sessions, id, :find, &ask/1)
   end
+
+  @doc "Tells a session, which answers at once."
+  def ask(session), do: Sealed.call(session, :take_arrivals, {Session, :take_arrivals})
 
   @doc "The same, while whoever asks goes on."
   def tell_later(sessions, id) do

@@ -70,6 +70,12 @@ defmodule AshAgent.Sessions.ArrivalsTest do
     assert {:error, :late} = Sessions.arrive(sessions, "passed", "h", {:ok, "green"})
   end
 
+  # What stands before needs Oban and an endpoint.
+  test "the guide lists and delivers as it says" do
+    [_, guide] = "guides/deliver.md" |> File.read!() |> String.split("## What waits")
+    assert AshAgent.TestSupport.Guide.run(guide) == 4
+  end
+
   test "a conversation that waits for a person is left alone", %{store: store} do
     waiting!(store, "c")
     {:ok, kept} = Store.claim(store, "c", owner: "a")
