@@ -400,7 +400,7 @@ for {resource, moduletags, integrations} <- [
 
           tasks = for _ <- 1..(2 + rem(n, 3)), do: Task.async(start)
           for task <- tasks, do: send(task.pid, :go)
-          assert [chat | _] = chats = Task.await_many(tasks)
+          assert [chat | _] = chats = Task.await_many(tasks, 60_000)
           assert [id] = chats |> Enum.map(& &1.id) |> Enum.uniq()
           first = Enum.reject(chats, &is_map_key(&1.__metadata__, :begun))
           assert length(first) == 1

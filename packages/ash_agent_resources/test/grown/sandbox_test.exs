@@ -14,7 +14,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
           assert chat.__metadata__.run.output == "You said: Hi"
 
           task = Task.async(fn -> Conversation.say!(chat, "Again", opts) end)
-          assert Task.await(task).__metadata__.run.output == "You said: Again"
+          assert Task.await(task, 60_000).__metadata__.run.output == "You said: Again"
 
           # Nobody waits for this one, and the test does before it gives the connection back.
           Conversation.say!(chat, "Later", %{wait: false}, opts)

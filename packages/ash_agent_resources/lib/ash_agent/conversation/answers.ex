@@ -68,7 +68,16 @@ defmodule AshAgent.Conversation.Answers do
   end
 
   @doc false
-  def check!(opts), do: Options.validate!(opts, @schema)
+  def check!(opts) do
+    unless Code.ensure_loaded?(Absinthe.Subscription),
+      do:
+        raise(
+          ArgumentError,
+          "subscriptions need Absinthe: add ash_graphql and absinthe_phoenix to the dependencies"
+        )
+
+    Options.validate!(opts, @schema)
+  end
 
   @doc """
   Returns the configuration of a subscription to a conversation's answers, or `{:error, "not found"}`.
@@ -124,5 +133,6 @@ defmodule AshAgent.Conversation.Answers do
   defp shown(metadata), do: metadata
 
   # Tenants with schemas of their own have records of one id.
-  defp topic(record, tenant), do: inspect({tenant, Info.key(record)})
+  defp topic(%resource{} = record, tenant),
+    do: inspect({if(Info.schemas?(resource), do: tenant), Info.key(record)})
 end

@@ -30,7 +30,10 @@ defmodule AshAgent.Conversation.Transformer do
     | for({name, type} <- Row.list_spent(), do: {name, type, []})
   ]
 
-  # Lists of actions, as of an admin page, show it.
+  # Lists of actions show it. Older releases of Ash have no private actions.
+  @private if Map.has_key?(%Ash.Resource.Actions.Update{}, :public?),
+             do: [public?: false],
+             else: []
   @delta "Do not call it. It is the action of the notifications that have the pieces of an answer while it comes."
 
   @interfaces [
@@ -118,7 +121,7 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:answer, [call(), words(:answer), argument(:form, :map), argument(:arguments, :map)])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
-    |> update(:delta, [], description: @delta)
+    |> update(:delta, [], [description: @delta] ++ @private)
     |> title(Info.option(dsl, :title))
     |> add(:action, :erase,
       returns: :map,
