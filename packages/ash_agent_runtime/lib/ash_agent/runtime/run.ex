@@ -102,6 +102,7 @@ defmodule AshAgent.Runtime.Run do
       bounds: bounds,
       underway: within.underway,
       context_id: opening.id,
+      masks: fn -> Context.View.view(context).masks end,
       inherited: Keyword.take(opts, Options.list_inherited())
     }
 
