@@ -394,8 +394,8 @@ defmodule AshAgent.ChatContext do
   Makes a child: a new chat whose `parent_id` is the id of the given one. The parent does not change.
 
   With `:seed`, the child starts with a copy of these iterations, numbered from 1 under its own id. It has the messages as
-  they were added, with the parent's masks and limit on results. The parent's prompts, metadata and reports on tokens are
-  not copied. The copy costs O(size of the iterations).
+  they were added, with the parent's limit on results. The parent's prompts, metadata and reports on tokens are
+  not copied. The copy costs O(size of the iterations). The child has the parent's masks, with `:seed` and without.
 
   Raises `AshAgent.Context.Error` with `{:unknown_branch, name, names}`, `{:unknown_iteration, number, first..last}`, or
   `{:pending_tool_calls, ids}` if calls of the last iteration have no result yet.
@@ -431,7 +431,14 @@ defmodule AshAgent.ChatContext do
     %{(opts[:seed] |> seed(from.context, opts) |> begin(own)) | parent_id: parent.id}
   end
 
-  defp seed(nil, _parent, opts), do: Branch.open_context(opts[:input], opts[:id], opts[:at])
+  defp seed(nil, parent, opts) do
+    child = Branch.open_context(opts[:input], opts[:id], opts[:at])
+
+    case Context.View.view(parent).masks do
+      [] -> child
+      masks -> Context.View.put_masks(child, masks, Keyword.take(opts, [:at]))
+    end
+  end
 
   defp seed(range, parent, opts) do
     context = Stored.seed(parent, range, opts[:id], opts[:at])

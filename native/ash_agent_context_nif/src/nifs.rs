@@ -181,7 +181,7 @@ nifs! {
     context_reveal(context, first, last, at) View = Context::reveal;
     context_undo(context, kind, first, last, at) View = Context::undo;
     context_clear_results(context, keep, placeholder, by_policy, at) Log = Context::clear_results;
-    context_clear_when_due(context, options, at) Whole = view::clear_when_due;
+    context_clear_when_due(context, options, at) Own = view::clear_when_due;
     context_shorten(context, cause, options: &Rent, at) Facts = Context::shorten;
     context_note_summarized(context, first, last, cause, at) Arguments = Context::note_summarized;
     context_shortenings(context) Arguments = Context::shortenings;

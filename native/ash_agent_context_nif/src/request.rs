@@ -154,12 +154,14 @@ pub fn account(
     model: Option<&str>,
     since: u64,
 ) -> Result<Vec<AccountRow>, NifError> {
-    context.scheduler.allow(context.account_cost(since))?;
-    Ok(context.account(&Accounting {
+    let allow = |cost| context.scheduler.allow(cost);
+    allow(context.account_cost(since))?;
+    let accounting = Accounting {
         prices,
         model,
         since,
-    }))
+    };
+    context.try_account(&accounting, allow)
 }
 
 /// Returns the context with a note of its next request's digest.

@@ -69,9 +69,14 @@ pub fn verdict(context: &Context, number: u64) -> Option<&Verdict> {
 }
 
 /// Returns `{context, why}`, or `nil` twice when nothing is cleared.
-pub fn clear_when_due(context: &Context, rent: Rent<'_>, at: Time) -> (Option<Made>, Option<Due>) {
+pub fn clear_when_due(
+    context: On<'_, Context>,
+    rent: Rent<'_>,
+    at: Time,
+) -> Result<(Option<Made>, Option<Due>), NifError> {
+    context.scheduler.allow(context.due_cost(rent.keep))?;
     let (next, due) = context.clear_when_due(&rent, at);
-    (due.map(|_| next.into()), due)
+    Ok((due.map(|_| next.into()), due))
 }
 
 /// Returns `{first, last}`, if there is anything to compact.

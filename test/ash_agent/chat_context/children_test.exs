@@ -56,6 +56,28 @@ defmodule AshAgent.ChatContext.ChildrenTest do
       assert ChatContext.spawn_child(parent, id: "c").id == "c"
     end
 
+    test "masks what its parent masks, with a seed and without" do
+      parent =
+        ChatContext.update_context(
+          parent(),
+          &Context.View.put_masks(&1, [{"secret [0-9]+", "[x]"}])
+        )
+
+      for seed <- [nil, 1..2], input <- ["Use secret 42", nil], at <- [@at, nil] do
+        opts = for {key, value} <- [seed: seed, input: input, at: at], value, do: {key, value}
+        child = parent |> ChatContext.spawn_child(opts) |> context()
+        child = Context.add_user_message(child, "Or secret 43.")
+        said = inspect(Context.to_messages(child))
+        assert said =~ "Or [x]." and not (said =~ "secret 4")
+
+        if at,
+          do:
+            assert(
+              ChatContext.spawn_child(parent, opts) |> context() |> Access.get(:updated_at) == @at
+            )
+      end
+    end
+
     test "gives it the settings that are given" do
       child = ChatContext.spawn_child(parent(), config: [mode: :work])
       assert child.config == Config.new(mode: :work)

@@ -33,7 +33,13 @@ const TRIALS: usize = 5;
 /// What reading a token saves, and writing one costs beyond an ordinary token, of a thousand; and the loss that is risked of each.
 const SAVED: i128 = 900;
 const PAID: i128 = 250;
-const RISKED: i128 = 20;
+const RISKED: i128 = 15;
+
+/// Most tokens have so many bytes of a request, or more.
+const BYTES: u64 = 4;
+
+/// A model that asks for so many results at once is taken to go on.
+const AT_ONCE: usize = 8;
 
 /// What is worth being written to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +48,8 @@ pub(crate) enum Worth {
     All,
     /// What the last request had.
     Asked,
+    /// So many of the tokens that the last request had.
+    UpTo(u64, u64),
     /// Nothing but the system prompt.
     Nothing,
 }
@@ -181,32 +189,39 @@ impl Context {
     }
 
     /// Returns what the next request should write to the cache. Nobody knows whether another one will follow to read it. So the
-    /// first answers have to cover it: by what reading has saved, and by one fiftieth of all tokens. Later everything is written,
-    /// unless this has cost more than it saved.
-    pub(crate) fn find_worth(&self) -> Worth {
+    /// first answers have to cover it: by what reading has saved, and by a share of all tokens. Later everything is written,
+    /// unless this has cost more than it saved. `new`: the bytes that the last request did not have.
+    pub(crate) fn find_worth(&self, new: u64) -> Worth {
         let back = self.log.iterations_back().take(LOOKED_THROUGH);
         let entries = back.flat_map(|iteration| iteration.entries().rev());
         let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
         let Some(last) = reports.next().map(|reported| reported.last) else {
             return Worth::All;
         };
-        let worth = |usage: &Usage, read: u64| {
-            SAVED * (i128::from(usage.cached) + i128::from(read)) - PAID * i128::from(usage.written)
-                + RISKED * i128::from(usage.input)
-        };
         let usage = self.usage();
+        let saved = SAVED * i128::from(usage.cached) + RISKED * i128::from(usage.input);
+        let paid = PAID * i128::from(usage.written);
         if reports.nth(TRIALS - 2).is_some() {
-            return match worth(&usage, 0) >= 0 {
+            // The last write may still be read.
+            return match saved + PAID * i128::from(last.written) >= paid {
                 true => Worth::All,
                 false => Worth::Nothing,
             };
         }
         let read = last.cached.saturating_add(last.written);
-        let tokens = self.count_tokens(None);
-        let written = i128::from(tokens.saturating_sub(read));
-        match worth(&usage, read) + RISKED * i128::from(tokens) >= PAID * written {
-            true => Worth::All,
-            false => Worth::Asked,
+        // What is new is only estimated.
+        let tokens = self
+            .count_tokens(None)
+            .max(last.input.saturating_add(new / BYTES));
+        let covered = saved - paid + SAVED * i128::from(read) + RISKED * i128::from(tokens);
+        let most = i128::from(read) + covered.max(RISKED * i128::from(tokens)) / PAID;
+        let calls = self
+            .last_answer()
+            .map(|(_, entry)| entry.message.calls.len());
+        match u64::try_from(most).unwrap_or(u64::MAX) {
+            most if most >= tokens => Worth::All,
+            _ if calls >= Some(AT_ONCE) => Worth::Asked,
+            most => Worth::UpTo(most, last.input),
         }
     }
 

@@ -152,6 +152,12 @@ impl Tallies {
         }
     }
 
+    /// Returns how many elements a rent is counted of.
+    pub fn count_rented(&self, keep: usize) -> usize {
+        let known = self.last_rent().filter(|tally| tally.keep == keep);
+        known.map_or(0, |tally| tally.len)
+    }
+
     fn last_rent(&self) -> Option<&Arc<RentTally>> {
         let own = self.own_rent.iter().last().map(|(_, tally)| tally);
         own.or(self.base_rent.as_ref())

@@ -1,6 +1,8 @@
 //! The account of the provider's cache: for each request, how many tokens it should have read, how many it did, why not all of
 //! them, and the cost of that.
 
+use std::convert::Infallible;
+
 use chrono::TimeDelta;
 
 use crate::context::cache::{find_least, keeps_for_an_hour, lifetime, predict, LOOKED_THROUGH};
@@ -130,38 +132,60 @@ impl Context {
     /// O(messages from that iteration on)
     #[must_use]
     pub fn account(&self, accounting: &Accounting<'_>) -> Vec<AccountRow> {
+        let always = |_| Ok::<(), Infallible>(());
+        match self.try_account(accounting, always) {
+            Ok(rows) => rows,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Does the same, or ends with the error of `allow`, which gets the cost of making two requests again, as a row without a cause may
+    /// do.
+    ///
+    /// # Errors
+    /// Those of `allow`.
+    pub fn try_account<E>(
+        &self,
+        accounting: &Accounting<'_>,
+        allow: impl Fn(Cost) -> Result<(), E>,
+    ) -> Result<Vec<AccountRow>, E> {
         let mut before = self.before(accounting.since, |_| true);
         let mut rows = Vec::new();
         let iterations = self.log.between(accounting.since, u64::MAX);
         for answer in iterations.flat_map(answers) {
             let sent = self.sent(answer, before.as_ref());
-            rows.push(self.row(&sent, before.as_ref(), accounting));
+            rows.push(self.row(&sent, before.as_ref(), accounting, &allow)?);
             before = Some(sent);
         }
-        rows
+        Ok(rows)
     }
 
-    /// Returns the cost of [`Context::account`] from an iteration on. A row without a cause may make two requests again.
+    /// Returns the cost of [`Context::account`] from an iteration on, without making requests again.
     #[must_use]
     pub fn account_cost(&self, since: u64) -> Cost {
-        let again = self
-            .encode_cost(&Options::new(Provider::default()))
-            .times(2);
-        // Of the last two iterations, one is the answer's, and the others are only looked through.
-        match since.saturating_add(1) < self.current_iteration() {
-            true => self.find_call_cost().plus(again),
-            false => Cost::steps(self.count_iterations()).plus(again),
+        let rows = self.current_iteration().saturating_sub(since);
+        if rows > LOOKED_THROUGH as u64 {
+            return self.find_call_cost();
         }
+        let iterations = self.log.between(since.saturating_sub(1), u64::MAX);
+        let read = iterations.map(|iteration| iteration.size().terms + LOOKED_THROUGH);
+        Cost::steps(read.sum())
     }
 
     /// Returns the last request before an iteration, of those that an answer is such a one of.
     fn before(&self, number: u64, is_meant: impl Fn(&Answer<'_>) -> bool) -> Option<Sent<'_>> {
-        let mut back = self.log.between(0, number.checked_sub(1)?).rev();
+        let mut behind = number;
+        let mut reported_before = std::iter::from_fn(move || {
+            let last = self.log.get_numbered(behind.checked_sub(1)?)?;
+            behind = last.reported?;
+            self.log.get_numbered(behind)
+        });
+        let mut back = reported_before.by_ref().take(LOOKED_THROUGH);
         let last =
             back.find_map(|iteration| answers(iteration).rfind(|answer| is_meant(answer)))?;
         let mut before = self.sent(last, None);
         if before.reported.last.written == 0 {
-            let mut earlier = back.take(LOOKED_THROUGH).flat_map(answers);
+            let mut earlier = reported_before.take(LOOKED_THROUGH).flat_map(answers);
             let wrote = earlier.find(|(.., reported)| reported.last.written > 0);
             before.for_an_hour = wrote.is_some_and(|(.., reported)| keeps_for_an_hour(reported));
         }
@@ -208,12 +232,13 @@ impl Context {
             .is_some_and(|most| self.count_positions(Provider::Bedrock, from, Some(until)) >= most)
     }
 
-    fn row(
+    fn row<E>(
         &self,
         sent: &Sent<'_>,
         before: Option<&Sent<'_>>,
         accounting: &Accounting<'_>,
-    ) -> AccountRow {
+        allow: impl Fn(Cost) -> Result<(), E>,
+    ) -> Result<AccountRow, E> {
         let Sent {
             iteration,
             entry,
@@ -245,7 +270,14 @@ impl Context {
                     Outlook::Unexplained if self.is_out_of_sight(last, sent) => {
                         Outlook::Broken(Cause::LookBack)
                     }
-                    Outlook::Unexplained if self.is_same_beside(last, sent) => Outlook::Provider,
+                    Outlook::Unexplained => {
+                        let provider = sent.request.provider.unwrap_or_default();
+                        allow(self.encode_cost(&Options::new(provider)).times(2))?;
+                        match self.is_same_beside(last, sent) {
+                            true => Outlook::Provider,
+                            false => Outlook::Unexplained,
+                        }
+                    }
                     outlook => outlook,
                 }
             }
@@ -269,7 +301,7 @@ impl Context {
         let [fields, _tools] = sent.request.beside;
         let fields = fields.and_then(|(_, fields)| fields.as_map());
         let diagnosis = reply.and_then(|reply| Diagnosis::read(reply, fields));
-        AccountRow {
+        Ok(AccountRow {
             iteration: iteration.number,
             position: entry.position,
             provider: sent.request.provider,
@@ -288,7 +320,7 @@ impl Context {
                     None => price_of_losing(rates, lost, &usage, for_an_hour),
                 },
             ),
-        }
+        })
     }
 }
 

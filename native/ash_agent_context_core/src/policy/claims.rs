@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hasher as _;
 
-use crate::policy::fact_pieces::{self, each_ending, list_keys};
+use crate::policy::fact_pieces::{self, each_ending, list_joined, list_keys, Part};
 use crate::view::facts::{tokens, FactKind, Hash, Token};
 use crate::view::verdict::NAMED;
 
@@ -27,6 +27,8 @@ struct Claim<'a> {
     key: u64,
     /// The keys of what it may be a piece or another form of.
     others: Vec<u64>,
+    /// What it may be put together from.
+    joined: Vec<Vec<Part>>,
     /// The keys of files' names from which it may differ in a letter of its ending.
     endings: Vec<u64>,
     /// `true` for a path and an address.
@@ -80,11 +82,15 @@ impl<'a> Claims<'a> {
                 let key = piece.key();
                 let others = list_keys(text, line, position);
                 all.keys.insert(key, false);
-                all.pieces
-                    .extend(others.iter().map(|other| (*other, false)));
+                let joined = list_joined(piece.text);
+                let parts = || joined.iter().flatten();
+                all.keys.extend(parts().map(|part| (part.key, false)));
+                let pieces = others.iter().copied().chain(parts().map(|part| part.piece));
+                all.pieces.extend(pieces.map(|other| (other, false)));
                 for around in surroundings.into_iter().flatten() {
                     all.around.insert(around, false);
                     let keys = std::iter::once(key).chain(others.iter().copied());
+                    let keys = keys.chain(parts().map(|part| part.key));
                     all.whole.extend(keys.map(|key| ((around, key), false)));
                 }
                 let counted = fact_pieces::counted_word(line, position);
@@ -96,6 +102,7 @@ impl<'a> Claims<'a> {
                     text: piece.text,
                     key,
                     others,
+                    joined,
                     endings: Vec::new(),
                     is_long: is_long || is_folder,
                     is_size: fact_pieces::is_size(line, position),
@@ -129,6 +136,7 @@ impl<'a> Claims<'a> {
             text: piece.text,
             key,
             others,
+            joined: Vec::new(),
             endings,
             is_long: false,
             is_size: false,
@@ -184,13 +192,16 @@ impl<'a> Claims<'a> {
     pub fn wrong(self) -> Vec<Box<str>> {
         let mut wrong: Vec<Box<str>> = Vec::new();
         for claim in &self.claims {
-            let is_piece = |key| self.pieces.get(key) == Some(&true);
+            let is_piece = |key: &u64| self.pieces.get(key) == Some(&true);
             let needs_more = claim.is_size || claim.counted.iter().any(is_piece);
             let is_there = !needs_more && self.keys.get(&claim.key) == Some(&true);
             let mut endings = claim.endings.iter();
             let is_changed = endings.any(|key| self.endings.get(key) == Some(&true));
             let is_own = claim.may_be_own && !is_changed;
-            let is_known = is_own || is_there || claim.others.iter().any(is_piece);
+            let is_part =
+                |part: &Part| is_piece(&part.piece) || self.keys.get(&part.key) == Some(&true);
+            let is_joined = || claim.joined.iter().any(|parts| parts.iter().all(is_part));
+            let is_known = is_own || is_there || claim.others.iter().any(is_piece) || is_joined();
             let is_right = is_known && self.stands_there(claim);
             if !is_right && wrong.len() < NAMED && !wrong.iter().any(|one| **one == *claim.text) {
                 wrong.push(claim.text.into());
@@ -208,7 +219,8 @@ impl<'a> Claims<'a> {
             surroundings.filter(|(at, _)| *at < most || *at == BEFORE || *at == BEFORE + 1);
         let mut surroundings = telling.filter_map(|(_, around)| around);
         let decided = surroundings.find(|around| self.around.get(around) == Some(&true));
-        let mut keys = std::iter::once(claim.key).chain(claim.others.iter().copied());
+        let keys = std::iter::once(claim.key).chain(claim.others.iter().copied());
+        let mut keys = keys.chain(claim.joined.iter().flatten().map(|part| part.key));
         decided.is_none_or(|around| keys.any(|key| self.whole.get(&(around, key)) == Some(&true)))
     }
 }
@@ -228,13 +240,29 @@ fn each<'a>(
         if piece.kind().is_none() && !is_code() && !is_folder(text, piece) {
             continue;
         }
-        let windows = WINDOWS.map(|reach| words_around(&words, position, reach));
+        let mut windows = WINDOWS.map(|reach| words_around(&words, position, reach));
+        // A few words on one side stand beside other things as well, which such a fact is not changed from.
+        let weak = windows.iter_mut().skip(BEFORE - 1).flatten();
+        weak.for_each(|window| *window ^= shape(text, piece));
         let mut surroundings = Surroundings::default();
         let all = std::iter::once(line).chain(windows);
         let pairs = surroundings.iter_mut().zip(all);
         pairs.for_each(|(to, one)| *to = one);
         take(position, piece, surroundings);
     }
+}
+
+/// Returns a key of what a fact has in common with those that it may be changed from: a path has all but its digits.
+fn shape(text: &str, piece: &Token<'_>) -> u64 {
+    let kind = piece.kind();
+    if !matches!(kind, Some(FactKind::Path | FactKind::Address)) && !is_folder(text, piece) {
+        return kind.map_or(0, |kind| (kind as u64 + 1) << 32);
+    }
+    let mut hash = Hash::default();
+    for byte in piece.text.bytes() {
+        hash.byte(if byte.is_ascii_digit() { b'0' } else { byte });
+    }
+    hash.finish()
 }
 
 /// Returns true for two names with a slash between that are marked as a path: by a slash after them, or as code. Others may be

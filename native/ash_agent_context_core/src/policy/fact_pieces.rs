@@ -125,6 +125,68 @@ pub(super) fn list_keys(text: &str, pieces: &[Token<'_>], position: usize) -> Ve
     keys
 }
 
+/// Returns what a word may be put together from, each time all of its parts: both ends of a range of codes, names with slashes
+/// between, or a path that goes on with the folder where another one ends.
+pub(super) fn list_joined(text: &str) -> Vec<Vec<Part>> {
+    let parts = |of: &[&str]| of.iter().map(|text| Part::new(text)).collect();
+    let mut joined = Vec::new();
+    if let Some((from, to)) = text.split_once('-') {
+        let stem = |code: &str| {
+            code.trim_end_matches(|letter: char| letter.is_ascii_digit())
+                .len()
+        };
+        let number = |code: &str| code.get(stem(code)..)?.parse::<u64>().ok();
+        let is_code =
+            (1..from.len()).contains(&stem(from)) && from.get(..stem(from)) == to.get(..stem(to));
+        if is_code && number(from) < number(to) {
+            joined.push(parts(&[from, to]));
+        }
+    }
+    let names: Vec<&str> = text.split('/').take(WORDS + 1).collect();
+    if !(2..=WORDS).contains(&names.len()) {
+        return joined;
+    }
+    let is_word =
+        |name: &&str| name.len() >= LETTERS && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_name = |name: &&str| {
+        Token {
+            text: name,
+            start: 0,
+        }
+        .is_name()
+    };
+    if names.iter().all(|name| is_word(name)) && names.iter().any(|name| is_name(name)) {
+        joined.push(parts(&names));
+    }
+    // The folder between is in both.
+    let mut start = 0;
+    for name in &names {
+        let end = start + name.len();
+        if let (Some(head), Some(tail)) = (text.get(..end), text.get(start..)) {
+            if head.contains('/') && end < text.len() && !name.is_empty() {
+                joined.push(parts(&[head, tail]));
+            }
+        }
+        start = end + 1;
+    }
+    joined
+}
+
+/// A part of a word that is put together, with its keys as a word and as a piece of one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub key: u64,
+    pub piece: u64,
+}
+
+impl Part {
+    fn new(text: &str) -> Self {
+        let piece = key(&["piece", text]);
+        let key = Token { text, start: 0 }.key();
+        Self { key, piece }
+    }
+}
+
 /// Returns the key of the word that an ordinal of a summary counts. If the conversation counts it too, the ordinal proves
 /// nothing where it stands beside another word.
 pub(super) fn counted_word(pieces: &[Token<'_>], position: usize) -> Option<u64> {

@@ -11,12 +11,15 @@
 
 use crate::context::Context;
 use crate::log::iteration::Iteration;
+use crate::log::message::Message;
 use crate::log::tally::RentTally;
 use crate::prices::list::Prices;
 use crate::prices::rates::{Rates, Unit};
 use crate::tokens::Method;
+use crate::value::cost::Cost;
 use crate::value::time::Time;
 use crate::value::word::words;
+use crate::value::Size;
 use crate::view::rendering::Rendering;
 
 /// Prices of a token that is read from the cache and of one that is written to it, where none are known: those of most
@@ -25,6 +28,9 @@ const PRICES: (u64, u64) = (10, 125);
 
 /// The tokens of an answer if its limit is not known, and the largest share of the window for them, as a divisor.
 const ANSWER: (u64, u64) = (8_192, 4);
+
+/// So many iterations are looked at one by one to tell what walking them costs.
+const FEW: usize = 64;
 
 /// The bounds of the share that is paid by default after the first clearing, in thousandths.
 const LATER: (u128, u128) = (250, 500);
@@ -164,6 +170,23 @@ impl Context {
             Some(_) => (next, due),
             None => (self.clone(), None),
         }
+    }
+
+    /// Returns the cost of [`Context::clear_when_due`]: of what came since the rent was last counted, unless that is much.
+    #[must_use]
+    pub fn due_cost(&self, keep: usize) -> Cost {
+        let done = self.log.history.len();
+        let known = self.tallies.count_rented(keep);
+        let new = done.saturating_sub(known).saturating_add(keep);
+        if known == 0 || new > FEW {
+            return self.size().into();
+        }
+        let first = self.current_iteration().saturating_sub(new as u64);
+        let walked: Size = self.log.between(first, u64::MAX).map(Iteration::size).sum();
+        let system = self.system().map_or(Size::default(), Message::size);
+        let counted = self.count_cost(None).unwrap_or(Cost::LONG);
+        let noted = self.asked_view_cost().plus(system.into());
+        Cost::from(walked).plus(counted).plus(noted)
     }
 
     fn find_due(&self, rent: &Rent<'_>, owed: &Owed, at: Time) -> Option<Due> {

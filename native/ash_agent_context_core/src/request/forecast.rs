@@ -155,13 +155,15 @@ impl Context {
         };
         let reads = writes || !matches!(cache, Cache::Marked { .. });
         let worth = if options.cache {
-            self.find_worth()
+            let before = last.as_ref().map_or(0, |last| last.bytes);
+            self.find_worth(forecast.bytes.saturating_sub(before))
         } else {
             Worth::All
         };
         let most = match (worth, &last) {
             (Worth::All, _) | (_, None) => u64::MAX,
             (Worth::Asked, Some(last)) => last.tokens,
+            (Worth::UpTo(most, _), Some(_)) => most,
             (Worth::Nothing, Some(_)) => 0,
         };
         forecast.split(writes, reads, least, most);

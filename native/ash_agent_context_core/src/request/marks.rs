@@ -43,14 +43,19 @@ impl<'a> Body<'a, '_> {
 
     /// Returns the position of each in the bytes of the system prompt and the list.
     pub(super) fn find_marks(&self) -> Vec<u64> {
-        let chosen = self.choose_marks();
-        let (mut marks, mut before) = (Vec::new(), 0);
+        let chosen = self.choose_marks().into_iter();
+        chosen.map(|(mark, _)| self.bytes_until(&mark)).collect()
+    }
+
+    fn bytes_until(&self, mark: &Mark) -> u64 {
+        let mut before = 0;
         for (index, slice) in self.list_marked() {
-            let here = chosen.iter().filter(|(mark, _)| mark.slice == index);
-            marks.extend(here.map(|(mark, _)| before + mark.at.saturating_sub(slice.start) as u64));
+            if index == mark.slice {
+                return before + mark.at.saturating_sub(slice.start) as u64;
+            }
             before += slice.len();
         }
-        marks
+        before
     }
 
     fn choose_placed(&self, room: usize) -> Vec<Mark> {
@@ -59,21 +64,30 @@ impl<'a> Body<'a, '_> {
         }
         let system = self.system.iter();
         let mut chosen: Vec<Mark> = system.flat_map(|(_, slice)| slice.places(None)).collect();
-        let worth = self.context.find_worth();
-        if worth == Worth::Nothing {
-            return chosen;
-        }
         let slices = self.slices.iter().enumerate().rev();
         let mut newest_first = slices.flat_map(|(index, slice)| slice.places(Some(index)));
         let newest = newest_first.next();
-        chosen.extend(newest.filter(|_| worth == Worth::All));
         // It stands before the model's last message, wherever the provider looks back from and however it counts.
         let mut is_passed = newest.is_some_and(|mark| mark.side == Side::Behind);
-        chosen.extend(newest_first.find(|mark| {
+        let asked = newest_first.find(|mark| {
             let is_asked = is_passed || mark.side == Side::Before;
             is_passed |= mark.side == Side::Behind;
             is_asked
-        }));
+        });
+        let asked_bytes = asked.map_or(0, |mark| self.bytes_until(&mark));
+        let all: u64 = self.list_marked().map(|(_, slice)| slice.len()).sum();
+        match self.context.find_worth(all.saturating_sub(asked_bytes)) {
+            Worth::Nothing => return chosen,
+            Worth::UpTo(most, of) => {
+                let room = u128::from(asked_bytes) * u128::from(most);
+                let fits =
+                    |mark: &Mark| u128::from(self.bytes_until(mark)) * u128::from(of) <= room;
+                chosen.extend(asked.into_iter().chain(newest_first).find(fits));
+                return chosen;
+            }
+            worth => chosen.extend(newest.filter(|_| worth == Worth::All)),
+        }
+        chosen.extend(asked);
         let mut last = self.context.current_iteration();
         while chosen.len() < room {
             let is_next = |mark: &Mark| {

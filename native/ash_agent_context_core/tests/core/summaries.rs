@@ -135,6 +135,34 @@ fn a_piece_of_a_fact_is_known_and_a_lie_in_it_is_found() {
 }
 
 #[test]
+fn what_is_put_together_from_the_text_is_known_and_a_lie_in_it_is_found() {
+    let text = "WP14 is next, then WP16 and at last WP20. Listeners outlive reset(), compact() and switchSession().\n\
+                It is in packages/shop/src and calls src/cli_new.ts; 4. Thinking level next\n\
+                Let us write main.ts instead of changing other.ts, and keep cart.ts for now.";
+    for (said, is_wrong) in [
+        ("## Next: WP14-WP20", false),
+        ("## Next: WP16-WP20 and the rest", false),
+        ("## Next: WP14-WP21", true),
+        ("## Next: WP20-WP14", true),
+        ("## Next: XP14-WP20", true),
+        ("They survive reset/compact/switchSession here", false),
+        ("They survive reset/contact/switchSession here", true),
+        ("Run packages/shop/src/cli_new.ts now", false),
+        ("Run packages/shop/src/cli_old.ts now", true),
+        ("Run packages/stop/src/cli_new.ts now", true),
+        // A few words on one side stand beside other things, too.
+        ("| WP16 | Thinking level and more |", false),
+        (
+            "New files (main.ts, cart.ts) instead of changing those",
+            false,
+        ),
+    ] {
+        let wrong = wrong(text, said);
+        assert_eq!(!wrong.is_empty(), is_wrong, "{said}: {wrong:?}");
+    }
+}
+
+#[test]
 fn a_size_in_units_of_1024_is_known_beside_its_name_or_with_a_decimal() {
     let text = "report.csv has 48,213 bytes, photo.png has 60,500 bytes\n-rw-r--r-- 1 me me 91K Nov 26 log.txt\n\
                 a cache of 12 KiB, the limit is 3 MB";

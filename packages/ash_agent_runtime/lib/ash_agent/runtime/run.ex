@@ -107,7 +107,8 @@ defmodule AshAgent.Runtime.Run do
     bounds = within.bounds || Bounds.new(opts)
     {given, tools_raised} = load_tools(opts[:tools], opts, within.depth)
     {tools, output, offered} = opts |> Keyword.put(:tools, given) |> offer(gate)
-    opts = if tools != [] or goes_on?(opts, opening, within), do: keep_sent(opts), else: opts
+    goes_on? = tools != [] and opts[:max_iterations] != 1
+    opts = if goes_on? or goes_on?(opts, opening, within), do: keep_sent(opts), else: opts
     output = TypedAnswer.count_retries(output, context, opening.last)
     context = Recall.put_handles(context, opening.recall?, tools)
 
@@ -117,6 +118,7 @@ defmodule AshAgent.Runtime.Run do
       bounds: bounds,
       underway: within.underway,
       context_id: opening.id,
+      masks: fn -> Context.View.view(context).masks end,
       inherited: Keyword.take(opts, Options.list_inherited())
     }
 

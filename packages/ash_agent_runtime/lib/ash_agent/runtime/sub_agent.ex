@@ -37,7 +37,8 @@ defmodule AshAgent.Runtime.SubAgent do
   run has left. The child knows that time and ends by itself, or it is killed. When the parent's run ends,
   for whatever reason, the child and all its tools end too.
 
-  The child's tools get the parent's tool context, with its actor and tenant.
+  The child's tools get the parent's tool context, with its actor and tenant. Its model reads under the masks of the parent's context, see
+  `AshAgent.Context.View.put_masks/3`.
 
   The parent's `:allowed_tools` and `:permission_rules` always apply to the child's calls, at every depth, and come first:
   the child's rules cannot allow a call that they deny. So a list of allowed tools has to contain those of sub-agents as
@@ -198,8 +199,12 @@ defmodule AshAgent.Runtime.SubAgent do
     prompt = Keyword.take(opts, [:system_prompt])
     prompt = if prompt[:system_prompt], do: prompt, else: []
 
-    with {:ok, input} <- input(opts[:input], arguments),
-         do: {:ok, Context.new(input, [metadata: metadata] ++ prompt)}
+    with {:ok, input} <- input(opts[:input], arguments) do
+      child = Context.new(input, [metadata: metadata] ++ prompt)
+      # What the parent's model may not read, the child's may not, either.
+      masks = if scope[:masks], do: scope.masks.(), else: []
+      {:ok, if(masks == [], do: child, else: Context.View.put_masks(child, masks))}
+    end
   end
 
   defp input(nil, arguments) do

@@ -9,6 +9,7 @@ defmodule AshAgent.Runtime.SubAgentTest do
   import ExUnit.CaptureLog
 
   alias AshAgent.{Context, Runtime}
+  alias AshAgent.Context.View
   alias AshAgent.LLM.Scripted
   alias AshAgent.Runtime.{Error, SubAgent, Tool, ToolExecutor}
   alias AshAgent.TestSupport.Linked
@@ -136,6 +137,14 @@ defmodule AshAgent.Runtime.SubAgentTest do
       agent = agent(llm: child_calling([call("1", "who", %{})]), tools: tools)
       assert result(run(agent, runtime_context: %{actor: "ada", extra: 1})) == {:ok, "me"}
       assert_received {:who, %{actor: "ada", tenant: nil, extra: 1}}
+    end
+
+    test "reads under the masks of the parent" do
+      masked = View.put_masks(Context.new("Hi"), [{"QX[0-9]", "[id]"}])
+      echo = Scripted.new(&(&1 |> Context.to_messages() |> List.last() |> Map.get(:content)))
+      llm = calling([call("call_agent", "agent", %{"task" => "Look up QX7"})])
+      reply = Runtime.run(masked, llm: llm, tools: [agent(llm: echo)])
+      assert result(reply) == {:ok, "Look up [id]"}
     end
 
     test "takes its input from the arguments" do

@@ -47,7 +47,7 @@ defmodule AshAgent.LLM.Recorded do
   What the conversation masks, see `AshAgent.Context.View.put_masks/3`, is kept out of its answers, too: the cassette has the words of the
   masks, and the conversation that is played has them as well. A thought that is masked loses its signature, and is left out where the next
   request does not have it. An answer that would not be played alike is not recorded, and the model raises an `ArgumentError` that says so: a
-  mask finds something in what a mask wrote, in a provider's own block, or in a thought that cannot be left out, as those of Mistral.
+  mask finds something in what a mask wrote, in a provider's own block, or in a thought with parts of another kind.
 
   ## Limits
 

@@ -83,11 +83,12 @@ defmodule AshAgent.LLM.RecordedMasksTest do
 
         thought = %{type: :thinking, text: "Hm, #{secret}?"}
         signature = %{provider_metadata: %{signature: "sig"}}
-        signed? = {provider, stream?} != {:gemini, true} and rem(seed, 2) == 0
+        # A piece with a signature is a part of its own at Gemini, and a mask looks at one part.
+        whole? = {provider, stream?} != {:gemini, true} or not (secret =~ ~r/\s/)
+        signed? = rem(seed, 2) == 0 and whole?
         thought = if signed?, do: Map.merge(thought, signature), else: thought
         text = "It is #{secret}, or #{secret}. Grüße!"
-        thinks? = provider != :mistral and rem(seed, 3) == 0
-        content = if thinks?, do: [thought, %{type: :text, text: text}], else: text
+        content = if rem(seed, 3) == 0, do: [thought, %{type: :text, text: text}], else: text
         calls = Enum.random([nil, [call], [call, %{call | id: "call_2"}]])
         message = if calls, do: %{content: content, tool_calls: calls}, else: %{content: content}
         masks = [{Regex.escape(secret), @words}, {"-|Error|interrupted", ""}]
@@ -166,12 +167,11 @@ defmodule AshAgent.LLM.RecordedMasksTest do
 
   test "an answer that would not be played alike is not recorded", %{cassette: cassette} do
     grows = [{"o", "oo"}]
-    thought = %{content: [%{type: :thinking, text: "secret"}, %{type: :text, text: "Hi"}]}
 
     for {provider, answer, masks} <- [
           {:anthropic, "no", grows},
           {:bedrock, "no", grows},
-          {:mistral, thought, [{"secret", @words}]}
+          {:mistral, "no", grows}
         ],
         stream? <- [true, false] do
       context = View.put_masks(Context.new("Hi"), masks)

@@ -11,8 +11,8 @@ defmodule AshAgent.LLM.Recorded.Masks do
 
   @stays ~r/(^|_)ids?$|Id$|^(type|name|role|model|modelVersion|object|status|data|redactedContent)$|^(finish|stop)/
   @signatures ~w(signature thoughtSignature encrypted_content)
-  # They tell the pieces of one text from those of another.
-  @marks ~w(type index contentBlockIndex output_index content_index summary_index thought)
+  # They tell the pieces of one text from those of another: at Gemini, a signed one is a part of its own.
+  @marks ~w(type index contentBlockIndex output_index content_index summary_index thought thoughtSignature)
 
   @doc "Returns a recording without what the masks of the context hide."
   def hide(recording, context) do
@@ -33,9 +33,9 @@ defmodule AshAgent.LLM.Recorded.Masks do
           new = text(text, path, context),
           new != text,
           into: %{},
-          do: {path, if(unsigned?(path), do: "", else: new)}
+          do: {path, unsigned(path) || new}
 
-    thoughts = for {path, _new} <- masked, do: places(path)
+    thoughts = for {path, _new} <- masked, do: signed(path)
 
     {values, _left} =
       Enum.map_reduce(values, masked, fn value, left ->
@@ -94,7 +94,7 @@ defmodule AshAgent.LLM.Recorded.Masks do
       new = left[path] ->
         {new, Map.put(left, path, "")}
 
-      key in @signatures and Enum.any?(thoughts, &List.starts_with?(&1, places(path))) ->
+      key in @signatures and Enum.any?(thoughts, &List.starts_with?(&1, signed(path))) ->
         {"", left}
 
       true ->
@@ -102,9 +102,21 @@ defmodule AshAgent.LLM.Recorded.Masks do
     end
   end
 
-  # Thoughts of Gemini and Ollama are sent again without a signature, but not once they are masked.
-  defp unsigned?([key, marks | _] = path),
-    do: hd(places(path)) or (key == "thinking" and marks == %{})
+  # Thoughts of Gemini, Ollama and Mistral are sent again without a signature, but not once they are masked. What stands beside one of
+  # Mistral is written otherwise where there is none.
+  defp unsigned([key, marks | _] = path) do
+    cond do
+      hd(places(path)) or (key == "thinking" and marks == %{}) -> ""
+      key == "text" and "thinking" in path -> " "
+      true -> nil
+    end
+  end
+
+  # What a signature is for, and the text that it may be for.
+  defp signed(path) do
+    signature = Enum.find_value(path, &(is_map(&1) and &1["thoughtSignature"]))
+    [signature | places(path)]
+  end
 
   defp places(path) do
     thought? = Enum.any?(path, &match?(%{"thought" => true}, &1))
