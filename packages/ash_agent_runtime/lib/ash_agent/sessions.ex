@@ -444,7 +444,7 @@ defmodule AshAgent.Sessions do
   """
   @doc since: "0.1.0"
   @spec status(sessions(), id()) ::
-          :idle | :running | {:paused, [map()]} | {:error, Error.t()}
+          :idle | :running | :parked | :waiting | {:paused, [map()]} | {:error, Error.t()}
   def status(sessions, id) when is_server(sessions) and is_binary(id),
     do: Router.ask(sessions, id, :find, &Session.status/1)
 
@@ -586,6 +586,7 @@ defmodule AshAgent.Sessions do
     * `:iterations`, `:cost`, `:failures` - as in `AshAgent.Trace.Stored.list/2`
     * `:failure` - the last one of `AshAgent.Context.Audit.failures/1`, without its `:message`, or `nil`
     * `:calls` - the names of the tools whose calls wait for a decision
+    * `:late` - the names of the tools whose results come later
     * `:prompts` - how many messages wait
     * `:parked` - why the turn was given up or paused, or `nil`
 

@@ -116,11 +116,12 @@ defmodule AshAgent.Runtime.Authority do
       [] ->
         :own
 
+      # As with their messages, the last one counts.
       notes ->
-        as =
-          for %{"given" => given, "as" => as} when given in ["prompt", "session"] <- notes, do: as
-
-        List.first(as) || {:turn, Late.turn_start(context, number)}
+        case Enum.find(Enum.reverse(notes), &(&1["given"] in ["prompt", "session"])) do
+          %{"as" => as} -> as
+          _nobody_knows -> {:turn, Late.turn_start(context, number)}
+        end
     end
   end
 

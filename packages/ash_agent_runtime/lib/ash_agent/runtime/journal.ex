@@ -162,8 +162,13 @@ defmodule AshAgent.Runtime.Journal do
 
   @doc "Returns `{:ok, arrivals}` with the late results in the store that nobody has taken, or an error."
   def arrivals(%{store: store, kept: kept, arrived: taken}) do
-    with {:ok, arrivals} <- ask(fn -> Store.arrivals(store, kept.id) end),
+    with {:ok, arrivals} <- fetch_arrivals(store, kept.id),
          do: {:ok, Enum.reject(arrivals, &(&1.key in taken))}
+  end
+
+  @doc "The same of a conversation that nobody runs. A store that keeps no late results has none."
+  def fetch_arrivals(store, id) do
+    if Store.Named.late?(store), do: ask(fn -> Store.arrivals(store, id) end), else: {:ok, []}
   end
 
   @doc "Notes that late results of these keys are in the conversation."

@@ -203,7 +203,7 @@ defmodule AshAgent.Runtime.Late do
     with true <- opts[:store] != nil and within[:watch] == nil and opening.answered?,
          [] <- opening.pending,
          true <- open(context) != %{},
-         {:ok, arrivals} <- Journal.ask(fn -> Store.arrivals(opts[:store], context[:id]) end) do
+         {:ok, arrivals} <- Journal.fetch_arrivals(opts[:store], context[:id]) do
       find_call(context, arrivals)
     else
       _nothing -> nil

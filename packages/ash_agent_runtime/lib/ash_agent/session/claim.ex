@@ -127,10 +127,8 @@ defmodule AshAgent.Session.Claim do
   def unfinished?(_store, %{status: status}) when status in [:paused, :parked], do: false
 
   def unfinished?(store, kept) do
-    late = fn -> Journal.ask(fn -> Store.arrivals(store, kept.id) end) end
-
     Journal.ask(fn -> Store.waiting(store, kept.id) end) != {:ok, []} or
-      match?({:ok, [_ | _]}, late.())
+      match?({:ok, [_ | _]}, Journal.fetch_arrivals(store, kept.id))
   end
 
   @doc "Starts another renewer in the place of one that died."
@@ -241,7 +239,7 @@ defmodule AshAgent.Session.Claim do
   end
 
   @doc "Returns `{:ok, arrivals}` with the late results that nobody has taken, or an error."
-  def fetch_arrivals(claim), do: Journal.ask(fn -> Store.arrivals(claim.store, claim.kept.id) end)
+  def fetch_arrivals(claim), do: Journal.fetch_arrivals(claim.store, claim.kept.id)
 
   @doc "Stores a late result. Returns what `AshAgent.Store.arrive/5` returns."
   def arrive(claim, key, outcome, opts),

@@ -104,7 +104,7 @@ defmodule AshAgent.Session.Run do
     run = struct!(__MODULE__, Map.merge(begun, own))
 
     asked = if kind == :resume, do: session.asked, else: authority
-    session = if kind == :resume, do: session, else: Waking.remember(session, context, authority)
+    session = if kind == :prompt, do: Waking.remember(session, context, authority), else: session
     session = if kind == :wake, do: %{session | woken: session.claim.kept.revision}, else: session
     stop = session.stop_when_idle != false
     session = %{session | status: :running, run: run, stop_when_idle: stop, pausing?: false}
@@ -481,10 +481,16 @@ defmodule AshAgent.Session.Run do
     dropped = for message <- steers ++ waiting, message.input != nil, do: show(message)
     ids = for %{id: id} when id != nil <- steers ++ waiting, do: id
     session = %{session | queue: :queue.new(), steers: [], dropped: dropped}
-    {session, reason, stored} = session |> cancel_turn() |> forget(ids)
+    {session, reason, stored} = %{session | pausing?: true} |> cancel_turn() |> forget(ids)
     for job <- waiting, do: Client.reply(job.client, end_error(session, reason, stored))
-    session
+    rest(%{session | pausing?: false})
   end
+
+  # Late results do not begin a turn at once.
+  defp rest(%{status: :idle, run: nil, claim: %Claim{}} = session),
+    do: look_later(session, Waking.look_again(session))
+
+  defp rest(session), do: session
 
   defp show(%Job{input: input, opts: opts}),
     do: %{kind: :prompt, input: input, metadata: opts[:metadata] || %{}}

@@ -39,7 +39,9 @@ defmodule AshAgent.Session.Waking do
 
   def next(_session), do: {:rest, :infinity}
 
-  defp look_again(%{claim: %{lease: lease}}), do: max(div(lease, 3), 1)
+  @doc "Returns after how many milliseconds a session looks again."
+  def look_again(%{claim: %{lease: lease}, context: context}),
+    do: if(Late.open(context) == %{}, do: :infinity, else: max(div(lease, 3), 1))
 
   ## A turn that waits
 
@@ -102,7 +104,7 @@ defmodule AshAgent.Session.Waking do
     else
       oldest = Enum.at(woken, max - 1)
       again = if oldest, do: @hour - DateTime.diff(now, oldest, :millisecond), else: @hour
-      {:rest, max(again, look_again(session))}
+      {:rest, again}
     end
   end
 

@@ -47,7 +47,7 @@ defmodule AshAgent.Sessions.Overview do
   end
 
   @unknown Map.new(~w(since age iterations cost failure parked error)a, &{&1, nil})
-           |> Map.merge(%{failures: 0, calls: [], prompts: 0})
+           |> Map.merge(%{failures: 0, calls: [], late: [], prompts: 0})
 
   defp put_known(row, kept),
     do: @unknown |> Map.merge(row) |> Map.merge(Map.take(kept, ~w(id status owner updated_at)a))
@@ -68,6 +68,7 @@ defmodule AshAgent.Sessions.Overview do
       since: since,
       age: since && max(DateTime.diff(DateTime.utc_now(), since, :millisecond), 0),
       calls: for(call <- Context.Calls.asked_tool_calls(context), do: Tool.name(call.name)),
+      late: for(call <- Context.Calls.late_calls(context, :open), do: Tool.name(call.name)),
       prompts: length(waiting),
       parked: find_parked(store, kept)
     })
@@ -87,6 +88,7 @@ defmodule AshAgent.Sessions.Overview do
       row.age && "for " <> age(row.age),
       row.parked && "parked: #{row.parked}",
       row.calls != [] && "waits for a decision: " <> Enum.map_join(row.calls, ", ", &visible/1),
+      row.late != [] && "waits for results: " <> Enum.map_join(row.late, ", ", &visible/1),
       row.prompts > 0 && "messages that wait: #{row.prompts}",
       row.iterations && "iterations: #{row.iterations}",
       row.cost && Stored.format_cost(row.cost),

@@ -668,6 +668,37 @@ defmodule AshAgent.Late.LoopTest do
     end
   end
 
+  defmodule OldStore do
+    # One of an application, from before stores kept late results.
+    defstruct [:store]
+
+    for {name, arity} <- Store.behaviour_info(:callbacks) do
+      [_ | args] = Macro.generate_arguments(arity, __MODULE__)
+
+      def unquote(name)(%{store: %module{} = store}, unquote_splicing(args)),
+        do: apply(module, unquote(name), [store, unquote_splicing(args)])
+    end
+  end
+
+  test "a store that keeps no late results goes on with calls that wait, and has no late tools",
+       %{store: store} do
+    old = %OldStore{store: store}
+
+    context =
+      Context.new("Build it", id: "c1")
+      |> Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      |> Context.add_tool_results([{"a", {:waiting, %{handle: "k"}}}])
+
+    session = session(old, model(["Still building.", "Yes."]), tools: %{}, context: context)
+    {:ok, %{output: "Still building."}} = Session.resume(session)
+    {:ok, %{output: "Yes."}} = Session.prompt(session, "Still?")
+    assert Session.take_arrivals(session) == :ok
+
+    assert_raise ArgumentError, ~r/the store keeps no late results/, fn ->
+      session(old, model([]), id: "c2")
+    end
+  end
+
   test "a tool of the application may be called wait_for", %{store: store} do
     tools = %{build: late(), wait_for: fn _ -> {:ok, "my own"} end}
 

@@ -74,6 +74,11 @@ defmodule AshAgent.Late.SessionsTest do
     {:ok, kept} = Store.fetch(store, "c")
     assert {kept.owner, kept.status} == {nil, :waiting}
 
+    assert {:ok, [%{status: :waiting, late: ["build"], calls: []} = row]} =
+             Sessions.overview(store)
+
+    assert Sessions.Overview.line(row) =~ "waits for results: build"
+
     # Looks of any node leave it alone.
     two = start(store, %{}, recover: 5, idle: 1)
     Process.sleep(50)
