@@ -5,6 +5,7 @@ if Code.ensure_loaded?(ExMCP.Client) do
 
     import ExUnit.CaptureLog
 
+    alias AshAgent.Context.JSON
     alias AshAgent.MCP
     alias AshAgent.Runtime.ToolExecutor
     alias AshAgent.TestSupport.{McpHttp, Wait}
@@ -214,6 +215,70 @@ if Code.ensure_loaded?(ExMCP.Client) do
         assert got =~ words
         refute got =~ "hunter2"
         assert call(tools, "two") == {:ok, "done"}
+      end
+    end
+
+    test "a text that is not UTF-8, and what is no message, are read as far as possible" do
+      bytes = ~s("text":"a) <> <<255>> <> ~s(b"}]})
+
+      for {_era, wrap} <- eras() do
+        answer =
+          &~s({"jsonrpc":"2.0","id":#{&1},"result":{"resultType":"complete","content":[{"type":"text",#{bytes}})
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"params" => %{"name" => "one"}, "id" => id}, _ ->
+              {200, [{"content-type", "application/json"}], answer.(JSON.encode(id))}
+
+            %{"params" => %{"name" => "two"}, "id" => id}, _ ->
+              noise = [
+                "data: {\n\n",
+                "data: [1]\r\n\r\n",
+                ": comment\n\n",
+                "event: x\rdata\r\r",
+                "id: 7\n\n"
+              ]
+
+              {:stream, noise ++ ["data: " <> answer.(JSON.encode(id)) <> "\n\n"]}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one") == {:ok, "a\uFFFDb"}
+        assert call(tools, "two") == {:ok, "a\uFFFDb"}
+      end
+    end
+
+    test "what a server says of itself may be anything" do
+      for odd <- [nil, 1, "", %{}, [], "2099-01-01", String.duplicate("a", 100_000)],
+          key <- ["protocolVersion", "capabilities", "serverInfo"] do
+        answer =
+          McpHttp.legacy("s", fn
+            %{"method" => "tools/list"}, _ -> {:result, @tools}
+            _other, _ -> {:result, @done}
+          end)
+
+        url =
+          McpHttp.start(fn message, headers ->
+            with {200, headers, text} <- answer.(message, headers) do
+              {200, headers,
+               text |> JSON.decode!() |> put_in(["result", key], odd) |> JSON.encode()}
+            end
+          end)
+
+        mcp =
+          start_supervised!({MCP, servers: [%{name: "x", url: url}], timeout: 3_000},
+            id: make_ref()
+          )
+
+        # It can be used, or is not available. Nothing waits for ever.
+        for tool <- MCP.tools(mcp, missing: :skip),
+            do:
+              assert({kind, words} = call([tool], "one")) &&
+                assert(kind in [:ok, :error] and is_binary(words))
       end
     end
 
