@@ -315,8 +315,11 @@ if Code.ensure_loaded?(ExMCP.Client) do
     describe "a server that wants to know who asks" do
       # Takes the token "good", and for the tool "two" only "better".
       defp guarded(wrap, denied) do
+        me = self()
+
         guard = fn answer ->
           fn message, headers ->
+            if message, do: send(me, {:method, message["method"]})
             token = headers["authorization"]
             better? = message["params"]["name"] == "two"
 
@@ -337,6 +340,14 @@ if Code.ensure_loaded?(ExMCP.Client) do
         end
 
         serve(&guard.(wrap.(&1)), fn _message, _headers -> {:result, @done} end)
+      end
+
+      defp forget_methods do
+        receive do
+          {:method, _} -> forget_methods()
+        after
+          0 -> :ok
+        end
       end
 
       @denied ~s(Bearer error="insufficient_scope", scope="read write")
@@ -386,15 +397,22 @@ if Code.ensure_loaded?(ExMCP.Client) do
               {{:ok, "wrong"}, "HTTP status 401"}
             ] do
           auth = fn
-            %{challenge: nil} -> {:ok, nil}
-            _ask -> if answer == :raise, do: raise("hunter2"), else: answer
+            %{challenge: nil} ->
+              {:ok, nil}
+
+            _ask ->
+              if answer == :raise, do: raise("hunter2"), else: answer
           end
 
           opts = [servers: [%{name: "x", url: guarded(wrap, @denied)}], auth: auth]
-          mcp = start_supervised!({MCP, opts}, id: make_ref())
+          mcp = start_supervised!({MCP, opts}, id: MCP)
           error = assert_raise MCP.Error, fn -> MCP.tools(mcp) end
           assert Exception.message(error) =~ words
           refute Exception.message(error) =~ "hunter2"
+          # A sign-in is not begun again for the other era.
+          if match?({:sign_in, _}, answer), do: refute_received({:method, "initialize"})
+          stop_supervised!(MCP)
+          forget_methods()
         end
       end
 

@@ -103,6 +103,11 @@ defmodule AshAgent.MCP.HTTP do
         Connection.put_fault(link, "answered with HTTP status 400")
         {:error, {:http_error, 400, if(answer, do: JSON.encode(answer), else: "")}}
 
+      # Nobody gets in by asking in another era.
+      {:refused, words} ->
+        Connection.put(link, :refused, words)
+        {:error, :no_answer}
+
       outcome ->
         Connection.put_fault(link, outcome |> words() |> elem(1))
         {:error, :no_answer}
