@@ -12,6 +12,7 @@ libraries = [
 
 programs = [
   chromium: Browser.executable(),
+  mcp_conformance: McpServers.conformance(),
   mcp_npm: McpServers.npm("everything"),
   mcp_python: McpServers.python(),
   p1_pgsql: PgSQL.ready?(),
@@ -23,5 +24,6 @@ Integrations.put_version("Chromium", fn ->
 end)
 
 Integrations.put_version("MCP servers", fn -> Enum.join(McpServers.versions(), " and ") end)
+Integrations.put_version("MCP conformance", &McpServers.conformance_version/0)
 Integrations.put_version("Phoenix", &AshAgent.TestSupport.Phoenix.version/0)
 Integrations.start(libraries, programs, [MyApp.Repo])

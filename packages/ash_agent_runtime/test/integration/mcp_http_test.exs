@@ -5,6 +5,7 @@ if Code.ensure_loaded?(ExMCP.Client) do
 
     import ExUnit.CaptureLog
 
+    alias AshAgent.Context.JSON
     alias AshAgent.MCP
     alias AshAgent.Runtime.ToolExecutor
     alias AshAgent.TestSupport.{McpHttp, Wait}
@@ -217,6 +218,70 @@ if Code.ensure_loaded?(ExMCP.Client) do
       end
     end
 
+    test "a text that is not UTF-8, and what is no message, are read as far as possible" do
+      bytes = ~s("text":"a) <> <<255>> <> ~s(b"}]})
+
+      for {_era, wrap} <- eras() do
+        answer =
+          &~s({"jsonrpc":"2.0","id":#{&1},"result":{"resultType":"complete","content":[{"type":"text",#{bytes}})
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"params" => %{"name" => "one"}, "id" => id}, _ ->
+              {200, [{"content-type", "application/json"}], answer.(JSON.encode(id))}
+
+            %{"params" => %{"name" => "two"}, "id" => id}, _ ->
+              noise = [
+                "data: {\n\n",
+                "data: [1]\r\n\r\n",
+                ": comment\n\n",
+                "event: x\rdata\r\r",
+                "id: 7\n\n"
+              ]
+
+              {:stream, noise ++ ["data: " <> answer.(JSON.encode(id)) <> "\n\n"]}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one") == {:ok, "a\uFFFDb"}
+        assert call(tools, "two") == {:ok, "a\uFFFDb"}
+      end
+    end
+
+    test "what a server says of itself may be anything" do
+      for odd <- [nil, 1, "", %{}, [], "2099-01-01", String.duplicate("a", 100_000)],
+          key <- ["protocolVersion", "capabilities", "serverInfo"] do
+        answer =
+          McpHttp.legacy("s", fn
+            %{"method" => "tools/list"}, _ -> {:result, @tools}
+            _other, _ -> {:result, @done}
+          end)
+
+        url =
+          McpHttp.start(fn message, headers ->
+            with {200, headers, text} <- answer.(message, headers) do
+              {200, headers,
+               text |> JSON.decode!() |> put_in(["result", key], odd) |> JSON.encode()}
+            end
+          end)
+
+        mcp =
+          start_supervised!({MCP, servers: [%{name: "x", url: url}], timeout: 3_000},
+            id: make_ref()
+          )
+
+        # It can be used, or is not available. Nothing waits for ever.
+        for tool <- MCP.tools(mcp, missing: :skip),
+            do:
+              assert({kind, words} = call([tool], "one")) &&
+                assert(kind in [:ok, :error] and is_binary(words))
+      end
+    end
+
     test "servers may send much, and get an error of that call for too much" do
       long = String.duplicate("a", 3_000_000)
       result = fn text -> Map.put(@done, "content", [%{"type" => "text", "text" => text}]) end
@@ -250,8 +315,11 @@ if Code.ensure_loaded?(ExMCP.Client) do
     describe "a server that wants to know who asks" do
       # Takes the token "good", and for the tool "two" only "better".
       defp guarded(wrap, denied) do
+        me = self()
+
         guard = fn answer ->
           fn message, headers ->
+            if message, do: send(me, {:method, message["method"]})
             token = headers["authorization"]
             better? = message["params"]["name"] == "two"
 
@@ -272,6 +340,14 @@ if Code.ensure_loaded?(ExMCP.Client) do
         end
 
         serve(&guard.(wrap.(&1)), fn _message, _headers -> {:result, @done} end)
+      end
+
+      defp forget_methods do
+        receive do
+          {:method, _} -> forget_methods()
+        after
+          0 -> :ok
+        end
       end
 
       @denied ~s(Bearer error="insufficient_scope", scope="read write")
@@ -321,15 +397,22 @@ if Code.ensure_loaded?(ExMCP.Client) do
               {{:ok, "wrong"}, "HTTP status 401"}
             ] do
           auth = fn
-            %{challenge: nil} -> {:ok, nil}
-            _ask -> if answer == :raise, do: raise("hunter2"), else: answer
+            %{challenge: nil} ->
+              {:ok, nil}
+
+            _ask ->
+              if answer == :raise, do: raise("hunter2"), else: answer
           end
 
           opts = [servers: [%{name: "x", url: guarded(wrap, @denied)}], auth: auth]
-          mcp = start_supervised!({MCP, opts}, id: make_ref())
+          mcp = start_supervised!({MCP, opts}, id: MCP)
           error = assert_raise MCP.Error, fn -> MCP.tools(mcp) end
           assert Exception.message(error) =~ words
           refute Exception.message(error) =~ "hunter2"
+          # A sign-in is not begun again for the other era.
+          if match?({:sign_in, _}, answer), do: refute_received({:method, "initialize"})
+          stop_supervised!(MCP)
+          forget_methods()
         end
       end
 

@@ -406,6 +406,15 @@ if Code.ensure_loaded?(ExMCP.Client) do
         end
       end
 
+      test "that sends a flood costs its own call some time" do
+        tools = "flood" |> odd([]) |> MCP.tools()
+        me = self()
+        on_event = fn name, measured, _ -> send(me, {List.last(name), measured}) end
+        assert call(tools, "odd__add", %{}, on_event: on_event) == {:ok, "aaa"}
+        {:messages, messages} = Process.info(self(), :messages)
+        assert Enum.count(messages, &match?({:progress, _}, &1)) in 1..5_000
+      end
+
       test "that sends too much ends, which is the end of its calls alone" do
         mcp = odd("large", max_result_bytes: 1_000_000)
         assert {:error, words} = mcp |> MCP.tools() |> call("odd__add")

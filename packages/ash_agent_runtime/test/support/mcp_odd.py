@@ -5,6 +5,7 @@ mcp_odd.py silent   never answers what it does not know
 mcp_odd.py slow     answers the first message late, when the next one has been sent
 mcp_odd.py noisy    writes lines of a log before each message, some of which look like JSON
 mcp_odd.py large    sends a message of 40 MB when a tool is called
+mcp_odd.py flood    sends 200,000 notifications and answers to nothing before it answers a call
 """
 
 import json
@@ -25,7 +26,7 @@ def send(message):
 
 for line in sys.stdin:
     message = json.loads(line)
-    match message["method"]:
+    match message.get("method"):
         case "initialize":
             server = {"name": "odd", "version": "1"}
             version = message["params"]["protocolVersion"]
@@ -34,7 +35,20 @@ for line in sys.stdin:
             result = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
         case "tools/call":
             text = "a" * (40_000_000 if mode == "large" else 3)
+            if mode == "flood":
+                token = message["params"]["_meta"]["progressToken"]
+                flood = [
+                    {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}},
+                    {"method": "notifications/message", "params": {"data": "a" * 100}},
+                    {"id": 1_000_000, "result": {}},
+                    {"method": "sampling/createMessage", "id": message["id"]},
+                ]
+                for n in range(50_000):
+                    for notice in flood[: 3 if n % 1000 else 4]:
+                        print(json.dumps({"jsonrpc": "2.0", **notice}))
             result = {"content": [{"type": "text", "text": text}]}
+        case None:
+            continue
         case _:
             if first and mode == "dies":
                 sys.exit("unexpected message")

@@ -17,6 +17,32 @@ defmodule AshAgent.TestSupport.McpServers do
     if node && File.regular?(main), do: {node, [main]}
   end
 
+  # Other versions have other scenarios.
+  @conformance "0.2.0-alpha.12"
+
+  @doc "The same for the official suite, which needs node 22, that of npm's package `node`, say."
+  def conformance do
+    nodes = [Path.join(@npm, "../node/bin/node"), System.find_executable("node")]
+
+    with %{"version" => @conformance} <- package("conformance"),
+         node when node != nil <- Enum.find(nodes, &node_22?/1),
+         do: {Path.expand(node), ["#{@npm}/conformance/dist/index.js"]},
+         else: (_other -> nil)
+  end
+
+  def conformance_version, do: @conformance
+
+  defp node_22?(node) do
+    with true <- node != nil and File.regular?(node),
+         {"v" <> version, 0} <- System.cmd(node, ["--version"]),
+         do: version |> Integer.parse() |> elem(0) >= 22,
+         else: (_missing -> false)
+  end
+
+  defp package(name) do
+    with {:ok, json} <- File.read("#{@npm}/#{name}/package.json"), do: JSON.decode!(json)
+  end
+
   @doc "The same for the server that is made with the Python SDK."
   def python do
     with {python, _found} <- Python.find(@python), do: {python, [@python]}
@@ -26,8 +52,7 @@ defmodule AshAgent.TestSupport.McpServers do
   def versions do
     npm =
       for name <- ["everything", "filesystem"], npm(name) do
-        package = JSON.decode!(File.read!("#{@npm}/server-#{name}/package.json"))
-        "server-#{name}-" <> package["version"]
+        "server-#{name}-" <> package("server-#{name}")["version"]
       end
 
     npm ++ python_version()

@@ -6,7 +6,7 @@ defmodule AshAgent.MCP.Connection do
   #
   # The client, and the processes that carry messages, are linked to it or watched by a guard, so that all of them end with it. Its table has
   # `{{:progress, token}, caller, function}`, `{{:post, id}, pid}`, and what is known of the server: `:era`, `:version`, `:session`,
-  # `:tool_headers` and the last `:fault`.
+  # `:tool_headers`, the last `:fault`, and why it was `:refused`.
 
   use GenServer
   @compile {:no_warn_undefined, [ExMCP.Client, {Logger, :put_process_level, 2}]}
@@ -149,10 +149,14 @@ defmodule AshAgent.MCP.Connection do
   defp connect(link, [opts | others]) do
     case ExMCP.Client.start_link(opts ++ options(link)) do
       {:ok, client} -> {:ok, client}
-      {:error, _reason} when others != [] -> connect(link, others)
-      {:error, _reason} -> {:error, get(link, :fault, "did not answer as MCP says")}
+      {:error, _reason} -> connect_otherwise(link, get(link, :refused), others)
     end
   end
+
+  defp connect_otherwise(link, nil, [_ | _] = others), do: connect(link, others)
+
+  defp connect_otherwise(link, refused, _others),
+    do: {:error, refused || get(link, :fault, "did not answer as MCP says")}
 
   # What a client may do is what it announces: nothing. So servers may neither ask for models nor for persons nor for folders, and tasks are
   # not offered.

@@ -109,6 +109,9 @@ defmodule AshAgent.MCP.ExMCPClient do
   defp with_client(connection, timeout, fun) do
     {link, client} = Connection.client(connection, timeout)
     fun.(link.(), client)
+  rescue
+    # Its table is gone.
+    _ in ArgumentError -> {:lost, "has ended or does not respond"}
   catch
     :exit, _reason -> {:lost, "has ended or does not respond"}
   end

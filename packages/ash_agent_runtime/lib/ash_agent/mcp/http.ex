@@ -66,9 +66,18 @@ defmodule AshAgent.MCP.HTTP do
     message = JSON.decode!(body)
 
     cond do
-      not state.live? -> exchange(body, message, state)
-      message["method"] == @cancelled -> cancel(message["params"]["requestId"], body, state)
-      true -> start(state, message["id"], fn -> deliver(body, message, state) end)
+      not state.live? ->
+        exchange(body, message, state)
+
+      message["method"] == @cancelled ->
+        cancel(message["params"]["requestId"], body, state)
+
+      # Answers to what the server asks have its ids.
+      is_map_key(message, "method") ->
+        start(state, message["id"], fn -> deliver(body, message, state) end)
+
+      true ->
+        start(state, nil, fn -> deliver(body, message, state) end)
     end
   end
 
@@ -94,13 +103,19 @@ defmodule AshAgent.MCP.HTTP do
         Connection.put_fault(link, "answered with HTTP status 400")
         {:error, {:http_error, 400, if(answer, do: JSON.encode(answer), else: "")}}
 
+      # Nobody gets in by asking in another era.
+      {:refused, words} ->
+        Connection.put(link, :refused, words)
+        {:error, :no_answer}
+
       outcome ->
         Connection.put_fault(link, outcome |> words() |> elem(1))
         {:error, :no_answer}
     end
   end
 
-  defp settle(%{"method" => "initialize"}, %{"protocolVersion" => version}, reading, link) do
+  defp settle(%{"method" => "initialize"}, %{"protocolVersion" => version}, reading, link)
+       when is_binary(version) do
     Connection.put(link, :era, :legacy)
     Connection.put(link, :version, version)
     Connection.put(link, :session, reading.headers["mcp-session-id"])
@@ -119,7 +134,12 @@ defmodule AshAgent.MCP.HTTP do
       spawn(fn ->
         Process.link(link.holder)
         receive do: (:begin -> :ok)
-        ToolExecutor.call_guarded(fun)
+
+        with {:raised, kind, reason, _} <- ToolExecutor.call_guarded(fun), true <- id != nil do
+          words = "could not be asked (#{inspect(Events.label(kind, reason))})"
+          send_on(Connection.answer_fault(link, id, :error, words), state)
+        end
+
         :ets.delete(link.table, {:post, id})
       end)
 
@@ -367,7 +387,7 @@ defmodule AshAgent.MCP.HTTP do
   defp read_events([event | events], reading, take) do
     reading = %{reading | event: event.id || reading.event, pause: event.retry || reading.pause}
 
-    with {:ok, %{} = message} <- JSON.decode(event.data),
+    with {:ok, %{} = message} <- event.data |> Listing.readable() |> JSON.decode(),
          {:halt, reading} <- take.(message, reading) do
       {:halt, reading}
     else
