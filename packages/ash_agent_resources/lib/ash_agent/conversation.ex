@@ -122,6 +122,8 @@ defmodule AshAgent.Conversation do
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
   | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
   | `:answer` | answers the question of the call `call_id`, see `AshAgent.Runtime.AskUser`, with a text as `answer` or a map as `form`. `arguments` are those that were shown |
+  | `:arrive` | gives the call that waits under `key` its late result: `text`, `result`, a map, or `error`; see below |
+  | `:waiting` | reads the conversations with calls that wait, for whom they may: with `for`, only those that wait for this person or tag. `waiting_calls` of each lists them |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
   | `:rewind` | goes back to the end of an `iteration` |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
@@ -154,6 +156,21 @@ defmodule AshAgent.Conversation do
   person. Calls that were started are not started again, unless their tool is safe to repeat. You can filter by `due` only with
   AshPostgres and its own store.
 
+  ## Late results
+
+  A tool may answer hours later, see [A tool answers in an hour](https://hexdocs.pm/ash_agent_context/late.html): it gets the `:arrival_key` of its call, and
+  whoever has the result calls `:arrive` with it. The first result of a key is the only one; the record's metadata has `arrived: :kept`, or `:again` for the
+  same one. Then the turn goes on as the user who asked for the turn of the call, and never as who brings the result. So give `:arrive` a policy of its own,
+  such as one for the actor of a webhook:
+
+      bypass action(:arrive) do
+        authorize_if actor_attribute_equals(:role, :ci)
+      end
+
+  A result that only `AshAgent.Store.arrive/5` got, and a deadline that has passed, make the conversation `due`. `AshAgent.Conversation.Upkeep.resume_due/2`,
+  and with it the sweeper, stores the deadlines that have passed. With an AshOban trigger alone, do that in a job every minute:
+  `AshAgent.Store.expire_waiting/2` with `AshAgent.Conversation.Info.store/2`.
+
   ## Two at once
 
   Every message is stored before anything runs. If two callers say something at the same time, on any node, the session runs both
@@ -171,7 +188,7 @@ defmodule AshAgent.Conversation do
 
   ## The actor and the tenant
 
-  The resource's policies decide who may do what, as for any resource; `:approve`, `:deny` and `:answer` have their own policies, and a decision
+  The resource's policies decide who may do what, as for any resource; `:approve`, `:deny`, `:answer` and `:arrive` have their own policies, and a decision
   records who made it. Tools get the action's `:actor`, `:tenant` and `:domain`, its shared context as `:shared`, the resource
   as `:agent`, and the record's id as `:conversation_id`.
 
@@ -195,7 +212,7 @@ defmodule AshAgent.Conversation do
   `cost`, `input_tokens`, `output_tokens`, `cached_tokens`, `cache_write_tokens`, `reasoning_tokens`, `unpriced_answers` and `prices_digest` say what the
   conversation has spent, see [Money](#module-money). You can filter and sort by them, too, and add them up over a relationship.
 
-  `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls` and `total_tokens`, and with other stores all calculations,
+  `context`, `transcript`, `last_message`, `current_iteration`, `pending_tool_calls`, `waiting_calls` and `total_tokens`, and with other stores all calculations,
   are read from the store, once per conversation. You cannot filter or sort by these.
 
   ## Money

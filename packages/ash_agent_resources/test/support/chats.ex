@@ -110,7 +110,7 @@ defmodule AshAgent.Integration.Chats do
       end
 
       policies do
-        policy action([:approve, :deny, :answer]) do
+        policy action([:approve, :deny, :answer, :arrive]) do
           authorize_if(actor_attribute_equals(:role, :manager))
         end
 

@@ -12,7 +12,8 @@ defmodule AshAgent.Conversation.Calculation do
   @spent Keyword.keys(Row.list_spent())
 
   @impl true
-  def load(_query, opts, _context), do: if(opts[:show] == :stored, do: [], else: [:stored])
+  def load(_query, opts, _context),
+    do: if(opts[:show] in [:stored, :waiting_calls], do: [], else: [:stored])
 
   @impl true
   def calculate([], _opts, _context), do: []
@@ -22,6 +23,18 @@ defmodule AshAgent.Conversation.Calculation do
     ids = Enum.map(records, &Conversation.Info.id/1)
     keys = Enum.map(records, &Conversation.Info.key/1)
     with :ok <- readable(resource, ids, context), do: fetch_all(store, keys)
+  end
+
+  def calculate([%resource{} | _] = records, [show: :waiting_calls], context) do
+    store = Conversation.Info.store(resource, context.tenant)
+    ids = Enum.map(records, &Conversation.Info.id/1)
+
+    with :ok <- readable(resource, ids, context) do
+      Collect.map(records, fn record ->
+        with {:error, reason} <- Conversation.Waiting.list(store, Conversation.Info.key(record)),
+             do: {:error, Conversation.Error.exception(reason: reason)}
+      end)
+    end
   end
 
   def calculate([%resource{} | _] = records, [show: name], context)

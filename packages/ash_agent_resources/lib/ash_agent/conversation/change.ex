@@ -28,6 +28,7 @@ defmodule AshAgent.Conversation.Change do
   | `:approve` | update | `call_id`, `arguments`, `edited` |
   | `:deny` | update | `call_id`, `reason`, `arguments` |
   | `:answer` | update | `call_id`, `answer` or `form`, `arguments` |
+  | `:arrive` | update | `key`, `text`, `result` or `error` |
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
 
@@ -43,7 +44,7 @@ defmodule AshAgent.Conversation.Change do
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
   alias AshAgent.Runtime.{Ended, Journal, ToolArguments}
 
-  @actions [:start, :fork, :say, :resume, :approve, :deny, :answer, :cancel, :rewind]
+  @actions [:start, :fork, :say, :resume, :approve, :deny, :answer, :arrive, :cancel, :rewind]
   # The last two are the extension's own.
   @does @actions ++ [:delta, :delete]
 
@@ -162,6 +163,24 @@ defmodule AshAgent.Conversation.Change do
     end
   end
 
+  defp does(:arrive, changeset, context) do
+    case for(
+           name <- [:text, :result, :error],
+           given = Changeset.get_argument(changeset, name),
+           do: {name, given}
+         ) do
+      [{name, given}] ->
+        outcome = {if(name == :error, do: :error, else: :ok), given}
+
+        changeset
+        |> Changeset.after_action(&arrive(&1, &2, outcome, Asker.identity(context.actor)))
+        |> turn(context, :arrive)
+
+      _none_or_several ->
+        error(changeset, :no_result)
+    end
+  end
+
   defp does(:cancel, changeset, _context) do
     Changeset.after_action(changeset, fn changeset, record ->
       if Runner.cancel(changeset.resource, changeset.to_tenant, Info.key(record)) do
@@ -209,6 +228,18 @@ defmodule AshAgent.Conversation.Change do
     Changeset.add_error(changeset,
       message: "the action :delta is never called: its notifications are the pieces of an answer"
     )
+  end
+
+  defp arrive(changeset, record, outcome, from) do
+    store = store(changeset)
+    key = Changeset.get_argument(changeset, :key)
+
+    with true <- Store.Named.late?(store) || {:error, :unknown},
+         {:ok, stored} <- Store.arrive(store, Info.key(record), key, outcome, from: from) do
+      {:ok, Ash.Resource.put_metadata(record, :arrived, stored)}
+    else
+      {:error, reason} -> fail(reason)
+    end
   end
 
   ## Messages
@@ -402,12 +433,20 @@ defmodule AshAgent.Conversation.Change do
     end
   end
 
+  defp run(:arrive, turn, wait?), do: Runner.wake(turn, wait?)
+
   # A turn that is resumed may be the question of somebody else.
   defp run(:resume, turn, wait?) do
+    if Runner.late?(turn), do: Runner.wake(turn, wait?), else: resume(turn, wait?)
+  end
+
+  defp resume(turn, wait?) do
     with {:ok, turn} <- Runner.as_asker(turn), do: Runner.run(turn, :resume, wait?)
   end
 
-  defp wait?(changeset), do: Changeset.get_argument(changeset, :wait) != false
+  # An action without the argument, as `:arrive`, has nobody who waits for a turn.
+  defp wait?(changeset),
+    do: Changeset.get_argument(changeset, :wait) not in [false, nil]
 
   ## Changes of a conversation that does not run
 

@@ -6,6 +6,8 @@ defmodule AshAgent.Conversation.Error do
     * `:paused` - calls wait for decisions
     * `:no_message` - neither `input` nor `parts` was given, or both
     * `:no_answer` - neither `answer` nor `form` was given, or both
+    * `:no_result` - none of `text`, `result` and `error` was given, or several
+    * `:answered`, `:late`, `:rewound`, `:unknown` - the result was not taken, see `AshAgent.Store.arrive/5`; so is `:cancelled`
     * `:no_actor` - whoever asked cannot be found again, and somebody else resumes: see the option `actor_persister`
     * `:changed` - the conversation is not at the given `revision` any more
     * `:not_found` - the store has no such conversation; `:say` begins one
@@ -25,6 +27,13 @@ defmodule AshAgent.Conversation.Error do
     paused:
       "tool calls wait for decisions: approve, deny or answer them and resume, or cancel them",
     no_message: "expected either input or parts",
+    no_result: "expected one of text, result and error",
+    answered: "the call has another result already",
+    cancelled: "the call was called off, and takes no result any more",
+    late: "the deadline of the call has passed",
+    rewound: "the conversation was rewound to before the call",
+    unknown:
+      "no call waits under this key: take the key of waiting_calls, or the one that the tool got",
     no_answer: "expected either answer or form",
     no_actor:
       "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer",
@@ -50,6 +59,7 @@ defmodule AshAgent.Conversation.Error do
   # The place in a form: beside the text, or above all fields.
   def field(%{reason: :no_message}), do: :input
   def field(%{reason: :no_answer}), do: :answer
+  def field(%{reason: :no_result}), do: :result
   def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:answer], _}}}), do: :answer
   def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
   def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:edited], _}}}), do: :edited

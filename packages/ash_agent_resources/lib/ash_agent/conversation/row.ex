@@ -19,11 +19,13 @@ defmodule AshAgent.Conversation.Row do
     where b.conversation_id = c.id and coalesce(jsonb_typeof(b.document -> 'system'), 'null') <> 'null')
   """
 
-  # Nobody runs it, and there is something to do. Of a message that has just been stored, the turn is about to begin.
+  # Nobody runs it, and there is something to do. Of a message or a late result that has just been stored, the turn is about to begin.
   @due """
   (c.owner is null or c.lease_until < statement_timestamp()) and (c.status = 'running' or c.status not in ('paused', 'parked') and exists (
     select 1 from {prompts} as p where p.conversation_id = c.id and p.revision is null and p.kind = 'prompt'
-      and p.at < statement_timestamp() - interval '10 seconds'))
+      and p.at < statement_timestamp() - interval '10 seconds')
+    or c.status in ('idle', 'waiting') and exists (select 1 from {arrivals} as a
+      where a.conversation_id = c.id and a.revision is null and a.at < statement_timestamp() - interval '10 seconds'))
   """
 
   # The write that ended a turn has a note, see `AshAgent.Runtime.Ended`.
@@ -62,6 +64,30 @@ defmodule AshAgent.Conversation.Row do
              due: @due
            ] ++
              for({name, sum} <- @sums, do: {name, "(select #{sum} from {history} as h #{@all})"})
+
+  # No results have come for them, and they wait for somebody.
+  @waiting """
+  ? || cast(? as text) in (select w.conversation_id from {waits} as w where w.whom <> '' and not exists (
+    select 1 from {arrivals} as a where a.conversation_id = w.conversation_id and a.key = w.key)
+  """
+
+  @doc "The filter for conversations with calls that wait: for anything, or `for:` a person or a tag."
+  def waiting(resource, tenant, whom) do
+    fragment = name_tables(@waiting, Info.schema(resource, tenant))
+    prefix = expr(type(^Info.prefix(resource), :string))
+    key = [prefix, ref(Info.primary_key(resource))]
+
+    case whom do
+      [] ->
+        call(:fragment, [fragment <> ")" | key])
+
+      [for: whom] ->
+        call(
+          :fragment,
+          [fragment <> "and w.whom = ?)" | key] ++ [AshAgent.Store.Late.digest(whom)]
+        )
+    end
+  end
 
   @doc "The names of these calculations."
   def list_shown, do: Keyword.keys(@columns)

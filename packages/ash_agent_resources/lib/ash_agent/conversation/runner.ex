@@ -7,6 +7,7 @@ defmodule AshAgent.Conversation.Runner do
   alias AshAgent.Conversation.{Asker, Info, Notices, Title}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.Owner
+  alias AshAgent.Sessions.Arrivals
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
@@ -104,6 +105,44 @@ defmodule AshAgent.Conversation.Runner do
       end)
 
       {:ok, turn.record}
+    end
+  end
+
+  @doc "Returns true if a conversation that nobody runs has late results."
+  def late?(%__MODULE__{store: store, id: id}) do
+    with true <- Store.Named.late?(store),
+         {:ok, [_ | _]} <- Store.arrivals(store, id),
+         {:ok, %{status: status}} <- Store.fetch(store, id),
+         do: status in [:idle, :waiting],
+         else: (_none -> false)
+  end
+
+  @doc "Tells the session of a conversation that there are late results. Their turn runs as whoever asked for that of the call."
+  def wake(%__MODULE__{} = turn, wait?) do
+    # Whoever brings a result has no part in the turn.
+    turn = %{turn | runtime_context: %{turn.runtime_context | actor: nil, shared: %{}}}
+    wake = fn -> in_session(turn, &look(&1, turn)) end
+    if wait?, do: wake.(), else: later(wake)
+    {:ok, turn.record}
+  end
+
+  # A turn that runs has somebody who tells of its end.
+  defp look(session, turn) do
+    monitor = Process.monitor(session)
+    running? = Session.status(session) == :running
+    {:ok, before} = Store.fetch(turn.store, turn.id)
+    Arrivals.ask(session)
+
+    unless running? do
+      receive do: ({:DOWN, ^monitor, :process, _pid, _reason} -> :ok)
+
+      with {:ok, %{revision: revision} = stored} when revision > before.revision <-
+             Store.fetch(turn.store, turn.id),
+           do:
+             Notices.notify_ended(
+               turn,
+               if(stored.status == :paused, do: :paused, else: :answered)
+             )
     end
   end
 
@@ -296,6 +335,7 @@ defmodule AshAgent.Conversation.Runner do
   defp options(turn, name) do
     opts = Keyword.merge(Info.run_options(turn.resource, turn.record), turn.options)
     watch = Notices.watch(turn, opts[:on_event])
+    given = %{turn.runtime_context | actor: nil, shared: %{}}
 
     Keyword.merge(opts,
       name: {:global, name},
@@ -303,6 +343,7 @@ defmodule AshAgent.Conversation.Runner do
       id: turn.id,
       go_on: false,
       stop_when_idle: true,
+      restore_context: &Asker.restore(turn, Asker.of_metadata(&1), given),
       on_event: watch
     )
   end

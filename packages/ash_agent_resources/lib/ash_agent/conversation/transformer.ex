@@ -10,7 +10,7 @@ defmodule AshAgent.Conversation.Transformer do
   alias Ash.Resource.Builder
   alias AshAgent.Context
   alias AshAgent.Conversation.{Calculation, Change, Denial, Erase, Info, Iteration, Outcome, Row}
-  alias AshAgent.Conversation.{Status, Tenant}
+  alias AshAgent.Conversation.{Status, Tenant, Waiting}
   alias Spark.Dsl.Transformer
 
   @calculations [
@@ -20,6 +20,7 @@ defmodule AshAgent.Conversation.Transformer do
     {:message_count, :integer, []},
     {:current_iteration, :integer, []},
     {:pending_tool_calls, {:array, :map}, []},
+    {:waiting_calls, {:array, :map}, []},
     {:total_tokens, :integer, []},
     {:status, Status, []},
     {:last_outcome, Outcome, []},
@@ -43,6 +44,8 @@ defmodule AshAgent.Conversation.Transformer do
     approve: [args: [:call_id]],
     deny_call: [action: :deny, args: [:call_id]],
     answer: [args: [:call_id]],
+    arrive: [args: [:key]],
+    waiting: [],
     cancel: [],
     rewind: [args: [:iteration]],
     erase: [args: [:filter]],
@@ -103,6 +106,11 @@ defmodule AshAgent.Conversation.Transformer do
   defp actions({:ok, dsl} = state, own) do
     state
     |> add(:read, :read, primary?: true, pagination: pagination())
+    |> add(:read, :waiting,
+      arguments: [argument(:for, :term)],
+      pagination: pagination(),
+      preparations: prepares()
+    )
     |> add(:destroy, :destroy, primary?: true)
     |> add(:create, :start,
       accept: own,
@@ -119,6 +127,12 @@ defmodule AshAgent.Conversation.Transformer do
     |> update(:approve, [call(), argument(:arguments, :map), argument(:edited, :map)])
     |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
     |> update(:answer, [call(), words(:answer), argument(:form, :map), argument(:arguments, :map)])
+    |> update(:arrive, [
+      argument(:key, :string, allow_nil?: false),
+      words(:text),
+      argument(:result, :map),
+      words(:error)
+    ])
     |> update(:cancel, [])
     |> update(:rewind, [argument(:iteration, :integer, allow_nil?: false), revision()])
     |> update(:delta, [], [description: @delta] ++ @private)
@@ -141,7 +155,7 @@ defmodule AshAgent.Conversation.Transformer do
     defaults = Transformer.get_option(dsl, [:actions], :defaults) || []
 
     if Enum.any?(defaults, &(&1 == name or match?({^name, _accept}, &1))) or
-         (type == :read and primary_read?(dsl)),
+         (name == :read and primary_read?(dsl)),
        do: state,
        else: Builder.add_new_action(state, type, name, opts)
   end
@@ -165,6 +179,11 @@ defmodule AshAgent.Conversation.Transformer do
   defp does(name) do
     {:ok, change} = Builder.build_action_change({Change, does: name})
     [change]
+  end
+
+  defp prepares do
+    {:ok, preparation} = Builder.build_preparation(Waiting)
+    [preparation]
   end
 
   defp message do

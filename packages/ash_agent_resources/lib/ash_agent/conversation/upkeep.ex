@@ -27,8 +27,8 @@ defmodule AshAgent.Conversation.Upkeep do
   @doc """
   Continues the turns of a resource that were cut short, and returns `{:ok, count}` as soon as they have started, or `{:error, error}`.
 
-  A conversation is due if nobody runs its turn any more, because its node died or its lease has ended; with AshPostgres also if a
-  message has waited for ten seconds. Each turn continues as the user who asked, through the action `:resume`, for which no policies apply here; if that
+  A conversation is due if nobody runs its turn any more, because its node died or its lease has ended, or if a late result has come for one of its
+  calls; with AshPostgres also if a message has waited for ten seconds. Deadlines of calls that wait are results once they have passed. Each turn continues as the user who asked, through the action `:resume`, for which no policies apply here; if that
   user cannot be found, the conversation stays due and is not counted. Conversations that the primary read action does not find, such as archived ones, stay
   as they are. `AshAgent.Conversation.Sweeper` calls this from time to time.
 
@@ -48,10 +48,17 @@ defmodule AshAgent.Conversation.Upkeep do
     opts = Options.validate!(opts, @resume)
     own = [tenant: opts[:tenant], authorize?: false]
 
+    expire(Info.store(resource, opts[:tenant]))
+
     with {:ok, records} <- due(resource, opts[:limit], own) do
       begun = Enum.filter(records, &match?({:ok, _}, resume(&1, own)))
       {:ok, length(begun)}
     end
+  end
+
+  # Deadlines that have passed are late results. Somebody else expires those that this one does not.
+  defp expire(store) do
+    if Store.Named.late?(store), do: Store.expire_waiting(store, limit: @page)
   end
 
   defp resume(record, own),
@@ -102,6 +109,7 @@ defmodule AshAgent.Conversation.Upkeep do
 
   # Past the check that there is a tenant.
   defp attribute_tenants(resource) do
+    if Info.tables?(resource), do: expire(Info.store(resource, nil))
     filter = if Info.tables?(resource), do: Ash.Filter.parse!(resource, due: true)
     query = Ash.DataLayer.resource_to_query(resource, Ash.Resource.Info.domain(resource))
     {:ok, query} = Ash.DataLayer.set_context(resource, query, %{})
@@ -127,14 +135,25 @@ defmodule AshAgent.Conversation.Upkeep do
     prefix = Info.prefix(resource)
     opts = [status: :running, order: :asc, limit: @page]
 
-    with {:ok, page} <- Store.list(Info.store(resource, tenant), opts) do
+    store = Info.store(resource, tenant)
+
+    with {:ok, page} <- Store.list(store, opts),
+         {:ok, late} <- late_ids(store) do
+      cut = for %{id: id} = kept <- page.conversations, Info.due?(kept), do: id
+
       due =
-        for %{id: id} = kept <- page.conversations,
-            String.starts_with?(id, prefix) and Info.due?(kept),
+        for id <- Enum.uniq(cut ++ late),
+            String.starts_with?(id, prefix),
             do: String.replace_prefix(id, prefix, "")
 
       {:ok, Enum.take(due, limit)}
     end
+  end
+
+  defp late_ids(store) do
+    if Store.Named.late?(store),
+      do: with({:ok, page} <- Store.arrived(store, limit: @page), do: {:ok, page.ids}),
+      else: {:ok, []}
   end
 
   @doc """

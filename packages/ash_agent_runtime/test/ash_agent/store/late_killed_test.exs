@@ -26,14 +26,6 @@ defmodule AshAgent.Store.LateKilledTest do
     kill(Store.Postgres, 12)
   end
 
-  @tag :slow
-  @tag :p1_pgsql
-  @tag integrations: ["PostgreSQL", "p1_pgsql"]
-  test "PostgreSQL: 200 kills" do
-    {:ok, 4} = Store.Postgres.Migrations.migrate(KilledRun.open(Store.Postgres))
-    kill(Store.Postgres, 200)
-  end
-
   # An owner that nobody kills has so many steps, or more where it waits for results.
   @steps 14
 
