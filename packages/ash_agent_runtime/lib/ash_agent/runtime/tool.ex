@@ -80,7 +80,14 @@ defmodule AshAgent.Runtime.Tool do
   @enforce_keys [:name, :run]
   defstruct @enforce_keys ++
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
-              [repeat: :never, recall?: false, asks?: false, foreign?: false, shown: %{}, schema: nil] ++
+              [
+                repeat: :never,
+                recall?: false,
+                asks?: false,
+                foreign?: false,
+                shown: %{},
+                schema: nil
+              ] ++
               [late: nil, for: nil, waits?: false, returns: nil]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
