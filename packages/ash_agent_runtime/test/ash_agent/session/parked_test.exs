@@ -247,7 +247,7 @@ defmodule AshAgent.Session.ParkedTest do
 
     name = Module.concat(__MODULE__, Node)
     llm = fn _ -> send(test, :asked) && {:ok, %{content: "Hi"}} end
-    start_supervised!({Sessions, name: name, store: store, llm: llm, lease: 60, recover: 20})
+    start_supervised!({Sessions, name: name, store: store, llm: llm, lease: 2_000, recover: 20})
     refute_receive :asked, 300
     assert {:ok, %{status: :parked}} = Store.fetch(store, "c")
     assert {:ok, %{output: "Hi"}} = Sessions.resume(name, "c")
