@@ -371,12 +371,12 @@ defmodule AshAgent.Late.LoopTest do
     assert_receive {[:tool, :stop], %{status: :waiting, tool_call_id: "a"}}, 5_000
     {:ok, :kept} = arrive(store, session, key(), {:ok, "green"})
     assert_receive {[:tool, :arrival], %{status: :ok, tool_call_id: "a"}}, 5_000
+    await(session, :idle)
 
     assert_receive {Session, ^ref, _number,
                     {:event, [:tool, :arrival], _, %{tool: "build", tool_call_id: "a"}}},
                    5_000
 
-    await(session, :idle)
   end
 
   describe "a question that does not wait" do
