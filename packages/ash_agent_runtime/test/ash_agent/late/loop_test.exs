@@ -376,7 +376,6 @@ defmodule AshAgent.Late.LoopTest do
     assert_receive {Session, ^ref, _number,
                     {:event, [:tool, :arrival], _, %{tool: "build", tool_call_id: "a"}}},
                    5_000
-
   end
 
   describe "a question that does not wait" do
