@@ -94,7 +94,7 @@ defmodule AshAgent.Session.Waking do
     end
   end
 
-  defp limit(%{context: context, max_wakes: max} = session, call) do
+  defp limit(%{context: context, max_wakes: max}, call) do
     now = DateTime.utc_now()
     woken = Late.list_woken(context, DateTime.add(now, -@hour, :millisecond))
 

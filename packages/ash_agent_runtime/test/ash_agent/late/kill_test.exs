@@ -87,7 +87,7 @@ defmodule AshAgent.Late.KillTest do
     :exit, _reason -> :killed
   end
 
-  defp await(session, left \\ 400) do
+  defp await(session, left \\ 4_000) do
     status = Session.status(session)
     last = session |> Session.context() |> Context.to_messages() |> List.last()
 

@@ -47,13 +47,13 @@ defmodule AshAgent.Late.LoopTest do
   end
 
   defp key do
-    assert_receive {:started, key, _arguments}, 1_000
+    assert_receive {:started, key, _arguments}, 5_000
     key
   end
 
   # The messages of the next request, as one text.
   defp asked do
-    assert_receive {:asked, messages}, 1_000
+    assert_receive {:asked, messages}, 5_000
     inspect(messages, limit: :infinity, printable_limit: :infinity)
   end
 
@@ -64,7 +64,7 @@ defmodule AshAgent.Late.LoopTest do
   end
 
   defp await(session, status) do
-    Enum.find(1..200, fn _ -> Session.status(session) == status || !Process.sleep(5) end) ||
+    Enum.find(1..2_000, fn _ -> Session.status(session) == status || !Process.sleep(5) end) ||
       flunk("never #{inspect(status)}: #{inspect(Session.status(session))}")
   end
 
@@ -253,11 +253,11 @@ defmodule AshAgent.Late.LoopTest do
         )
 
       {:ok, one} = Session.prompt_async(session, "Build it")
-      assert_receive {:slow, pid}, 1_000
+      assert_receive {:slow, pid}, 5_000
       {:ok, two} = Session.prompt_async(session, "stop")
       send(pid, :go)
-      assert_receive {Session, ^one, {:ok, %{output: "One."}}}, 1_000
-      assert_receive {Session, ^two, {:ok, %{output: "Two."}}}, 1_000
+      assert_receive {Session, ^one, {:ok, %{output: "One."}}}, 5_000
+      assert_receive {Session, ^two, {:ok, %{output: "Two."}}}, 5_000
       assert text(session) =~ "a message came"
     end
 
@@ -368,14 +368,14 @@ defmodule AshAgent.Late.LoopTest do
 
     {:ok, ref, _snapshot} = Session.subscribe(session)
     {:ok, _} = Session.prompt(session, "Build it")
-    assert_receive {[:tool, :stop], %{status: :waiting, tool_call_id: "a"}}
+    assert_receive {[:tool, :stop], %{status: :waiting, tool_call_id: "a"}}, 5_000
     {:ok, :kept} = arrive(store, session, key(), {:ok, "green"})
-    assert_receive {[:tool, :arrival], %{status: :ok, tool_call_id: "a"}}
+    assert_receive {[:tool, :arrival], %{status: :ok, tool_call_id: "a"}}, 5_000
+    await(session, :idle)
 
     assert_receive {Session, ^ref, _number,
-                    {:event, [:tool, :arrival], _, %{tool: "build", tool_call_id: "a"}}}
-
-    await(session, :idle)
+                    {:event, [:tool, :arrival], _, %{tool: "build", tool_call_id: "a"}}},
+                   5_000
   end
 
   describe "a question that does not wait" do
@@ -511,7 +511,7 @@ defmodule AshAgent.Late.LoopTest do
         )
 
       {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
-      assert_receive {:ran_as, %{id: "ann"}}, 1_000
+      assert_receive {:ran_as, %{id: "ann"}}, 5_000
     end
 
     test "during somebody else's turn it waits for its end", %{store: store} do
@@ -531,13 +531,13 @@ defmodule AshAgent.Late.LoopTest do
       {:ok, _} = Session.prompt(session, "Build it", @ann)
       key = key()
       {:ok, _ref} = Session.prompt_async(session, "Slowly", @bob)
-      assert_receive {:slow, pid}, 1_000
+      assert_receive {:slow, pid}, 5_000
       {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
       for _ <- 1..3, do: asked()
       send(pid, :go)
       refute asked() =~ "green"
       assert asked() =~ "green"
-      assert_receive {:ran_as, %{id: "ann"}}, 1_000
+      assert_receive {:ran_as, %{id: "ann"}}, 5_000
       await(session, :idle)
       assert woken(session) == 1
     end
@@ -550,10 +550,10 @@ defmodule AshAgent.Late.LoopTest do
       {:ok, _} = Session.prompt(session, "Build it", @ann)
       key = key()
       {:ok, ref} = Session.prompt_async(session, "Slowly", @ann)
-      assert_receive {:slow, pid}, 1_000
+      assert_receive {:slow, pid}, 5_000
       {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
       send(pid, :go)
-      assert_receive {Session, ^ref, {:ok, %{output: "Both."}}}, 1_000
+      assert_receive {Session, ^ref, {:ok, %{output: "Both."}}}, 5_000
       assert text(session) =~ "green"
       assert woken(session) == 0
     end

@@ -118,7 +118,7 @@ defmodule AshAgent.Late.RandomTest do
     end
   end
 
-  defp rest(session, left \\ 600) do
+  defp rest(session, left \\ 6_000) do
     case Session.status(session) do
       :running when left > 0 -> Process.sleep(5) && rest(session, left - 1)
       :running -> flunk("it runs for ever")
