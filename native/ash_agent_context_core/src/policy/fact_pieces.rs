@@ -155,7 +155,7 @@ pub(super) fn list_joined(text: &str) -> Vec<Vec<Part>> {
         }
         .is_name()
     };
-    if names.iter().all(|name| is_word(name)) && names.iter().any(|name| is_name(name)) {
+    if names.iter().all(is_word) && names.iter().any(is_name) {
         joined.push(parts(&names));
     }
     // The folder between is in both.

@@ -163,7 +163,11 @@ impl Context {
         let most = match (worth, &last) {
             (Worth::All, _) | (_, None) => u64::MAX,
             (Worth::Asked, Some(last)) => last.tokens,
-            (Worth::UpTo(most, _), Some(_)) => most,
+            (Worth::UpTo(..), Some(last)) => {
+                let mark = marks.last().map_or(0, |mark| u128::from(*mark));
+                let tokens = u128::from(last.tokens) * mark / u128::from(last.bytes.max(1));
+                u64::try_from(tokens).unwrap_or(u64::MAX)
+            }
             (Worth::Nothing, Some(_)) => 0,
         };
         forecast.split(writes, reads, least, most);

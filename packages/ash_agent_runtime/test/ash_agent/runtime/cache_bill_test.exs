@@ -273,6 +273,24 @@ defmodule AshAgent.Runtime.CacheBillTest do
       assert_in_delta other.cost, other.tokens * 1_250_000, other.tokens * 10_000
     end
 
+    test "what is written of a request, if not all is, is told before it is sent" do
+      for requests <- 2..5 do
+        {bank, llm} = open(:anthropic, 99, [])
+        opts = [llm: llm, tools: tools(150_000), stream: false]
+        asked = Context.new("Go", system_prompt: @system)
+        {:error, %{context: context}} = Runtime.run(asked, [max_iterations: requests] ++ opts)
+        told = forecast(context, model: hd(@models))
+        {:error, _error} = Runtime.run(context, [max_iterations: requests + 1] ++ opts)
+        bill = List.last(BillingCache.bills(bank))
+        assert told.read == bill.read
+
+        # What is new is only estimated.
+        if bill.fresh > 0,
+          do: assert_in_delta(told.written, bill.written, 50),
+          else: assert(told.written > bill.written / 2)
+      end
+    end
+
     test "after a switch back, the earlier request is read", %{
       context: context,
       opts: opts,
