@@ -99,7 +99,7 @@ defmodule AshAgent.MCP do
   `isError`, the result is an error. Its structured content is added as JSON if no text says the same.
 
   A call that fails in any other way has an error that the model can read. If the server ends during a call, its outcome is unknown,
-  and the error says so. Other calls get an error while the server is started again, at once and then ever more slowly.
+  and the error says so. If the connection breaks before the answer is there, the call ends as `:unknown`; it is never sent again. Other calls get an error while the server is started again, at once and then ever more slowly.
 
   ## Tools that change
 
@@ -121,7 +121,7 @@ defmodule AshAgent.MCP do
   alias AshAgent.Context.JSON
   alias AshAgent.MCP.{Actors, Error, Remote}
   alias AshAgent.Options
-  alias AshAgent.Runtime.{Authority, Tool}
+  alias AshAgent.Runtime.{Authority, Outcome, Tool}
 
   @prefix ~r/\A[a-zA-Z]([a-zA-Z0-9-]|_(?!_|\z))*\z/
   @prefix_bytes 32
@@ -290,10 +290,16 @@ defmodule AshAgent.MCP do
         with :ok <- same(who, people(tool_context)),
              {:ok, arguments} <- plain(arguments),
              {:ok, pid} <- find(reach),
-             do: Remote.call(pid, entry, arguments, scope.progress)
+             do: pid |> Remote.call(entry, arguments, scope.progress) |> outcome()
       end
     }
   end
+
+  # A run treats it as a call that was killed when its time was over.
+  defp outcome({:unknown, words}),
+    do: %Outcome{status: :error, term: words, error_type: Outcome.unknown()}
+
+  defp outcome(result), do: result
 
   defp find(reach) do
     with {:error, words} <- reach.(), do: {:error, "the MCP server " <> words}

@@ -5,8 +5,8 @@ if Code.ensure_loaded?(ExMCP.Client) do
 
     import ExUnit.CaptureLog
 
+    alias AshAgent.{Context, LLM, MCP, Runtime}
     alias AshAgent.Context.JSON
-    alias AshAgent.MCP
     alias AshAgent.Runtime.ToolExecutor
     alias AshAgent.TestSupport.{McpHttp, Wait}
 
@@ -67,6 +67,24 @@ if Code.ensure_loaded?(ExMCP.Client) do
         assert {era, call(tools, "one")} == {era, {:error, @unknown}}
         assert call(tools, "one") == {:error, @unknown}
         assert :counters.get(count, 1) == 2
+      end
+    end
+
+    test "a run has the outcome of such a call as unknown, and goes on" do
+      for {_era, wrap} <- eras(), how <- [:close, {:stream, [:cut]}] do
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call"}, _ -> how
+            _other, _ -> {:result, %{}}
+          end)
+          |> tools()
+
+        calls = [%{id: "a", name: "x__one", arguments: %{}}]
+        llm = LLM.Scripted.new([%{tool_calls: calls}, "Sorry."])
+        assert {:ok, result} = Runtime.run(Context.new("Go"), llm: llm, tools: tools)
+        assert result.output == "Sorry."
+        assert Context.Calls.tool_call_status(result.context, "a") == :unknown
       end
     end
 

@@ -5,7 +5,8 @@ defmodule AshAgent.MCP.Client do
   A client holds one connection to one server. `AshAgent.MCP` starts it, calls it from other processes, several at once, ends it, and
   starts it again when its process ends. Results of servers are passed on as they are; they need no checks.
 
-  An error is `{:error, words}`, or `{:lost, words}` if the connection cannot be used any more. A model may read the words, which go on
+  An error is `{:error, words}`, `{:unknown, words}` if nobody knows whether the call did its work, or `{:lost, words}` if the connection
+  cannot be used any more. A model may read the words, which go on
   after the server's name: `"did not respond in time"`.
   """
 
@@ -15,7 +16,7 @@ defmodule AshAgent.MCP.Client do
   @typedoc "A connection."
   @type connection :: term()
 
-  @type failure :: {:error, String.t()} | {:lost, String.t()}
+  @type failure :: {:error, String.t()} | {:unknown, String.t()} | {:lost, String.t()}
 
   @doc "Returns `:ok` if the client can be used, or words on how to make it so."
   @callback available(server()) :: :ok | {:error, String.t()}

@@ -232,7 +232,7 @@ defmodule AshAgent.MCP.HTTP do
 
   defp words({:refused, words}), do: {:error, words}
   defp words({:ok, %{status: 401}}), do: {:error, "wants to know who asks (HTTP status 401)"}
-  defp words({:ok, %{status: status}}) when status in 200..299, do: {:error, @unknown}
+  defp words({:ok, %{status: status}}) when status in 200..299, do: {:unknown, @unknown}
   defp words({:ok, %{status: status}}), do: {:error, "answered with HTTP status #{status}"}
   defp words({:error, {:response_too_large, _}, _}), do: {:error, "sent more than it may"}
   defp words({:error, {:timeout, :connect}, _}), do: {:lost, "cannot be reached (timeout)"}
@@ -242,7 +242,7 @@ defmodule AshAgent.MCP.HTTP do
   defp words({:error, {:connection, reason}, _}) when reason in @unreached,
     do: {:lost, "cannot be reached (#{reason})"}
 
-  defp words(_other), do: {:error, @unknown}
+  defp words(_other), do: {:unknown, @unknown}
 
   # What servers of the old era send unasked.
   defp listen(state, pause) do

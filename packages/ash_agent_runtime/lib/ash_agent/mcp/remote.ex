@@ -39,7 +39,7 @@ defmodule AshAgent.MCP.Remote do
   @doc "Ends it, and returns true, unless it has something to do."
   def rest(pid, timeout), do: Sealed.call(pid, :rest, {__MODULE__, :rest}, timeout)
 
-  @doc "Makes a call of a tool as `tools/1` returned it, and returns its result. A tool that is another one by now is not called."
+  @doc "Makes a call of a tool as `tools/1` returned it, and returns its result, or `{:unknown, words}`. A tool that is another one by now is not called."
   def call(pid, entry, arguments, progress) do
     Sealed.call(pid, {:call, entry, arguments, progress}, {__MODULE__, :call})
   catch
@@ -319,7 +319,7 @@ defmodule AshAgent.MCP.Remote do
   defp outcome({:done, {:returned, {:ok, _} = result}}), do: result
   defp outcome({:done, {:returned, :ok}}), do: :ok
 
-  defp outcome({:done, {:returned, {kind, words}}}) when kind in [:error, :lost],
+  defp outcome({:done, {:returned, {kind, words}}}) when kind in [:error, :unknown, :lost],
     do: {kind, words}
 
   defp outcome({:done, {:raised, kind, reason, _}}),
@@ -391,6 +391,7 @@ defmodule AshAgent.MCP.Remote do
     result =
       case outcome do
         {:ok, result} -> result
+        {:unknown, words} -> {:unknown, about(state, words)}
         {_error_or_lost, words} -> {:error, about(state, words)}
       end
 

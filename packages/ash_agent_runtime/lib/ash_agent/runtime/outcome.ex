@@ -13,6 +13,9 @@ defmodule AshAgent.Runtime.Outcome do
   @enforce_keys [:status, :term]
   defstruct [:status, :term, :error_type, :raised, :metadata, contexts: [], cost: 0]
 
+  @doc "The `error_type` of a call that failed, and of which nobody knows whether it was carried out."
+  def unknown, do: "outcome_unknown"
+
   @doc "Returns the result as it is added to a context."
   def result(%__MODULE__{status: :halt, term: term}), do: {:ok, term}
 

@@ -440,8 +440,10 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp apply_hooks(run, call, :called, result),
     do: Gate.result(run.gate, call, result, Run.tool_settings(run))
 
-  # A call that was killed when its time was over may have been carried out.
-  defp stopped?(%Outcome{status: :error, error_type: "timeout"}), do: true
+  # A call that was killed when its time was over may have been carried out, and so may one whose answer was cut off.
+  defp stopped?(%Outcome{status: :error, error_type: type}),
+    do: type in ["timeout", Outcome.unknown()]
+
   defp stopped?(_ended), do: false
 
   defp tell_stopped({:error, words}, %{term: words} = outcome) do
