@@ -13,9 +13,17 @@ defmodule Installation do
   def main do
     File.cd!(make_application())
 
-    for {name, deps} <- cases() do
+    cases = Enum.filter(cases(), &asked?/1)
+    ways = Enum.filter(igniter_ways(), &asked?/1)
+
+    for {name, deps} <- cases do
       IO.puts("--- #{name}: #{deps}")
       check(deps)
+    end
+
+    for {name, deps, command} <- ways do
+      IO.puts("--- #{name}: mix #{command}")
+      check_generators(deps, command)
     end
 
     without =
@@ -23,8 +31,17 @@ defmodule Installation do
           not here?(library),
           do: "; #{package} was not compiled, which needs #{library}: see bin/integration"
 
-    IO.puts("installation: checked #{length(cases())} ways to install the packages#{without}")
+    igniter =
+      if igniter_ways() == [],
+        do:
+          "; Igniter's are left out, which need Elixir 1.15 and the libraries of a Phoenix application with Ash",
+        else: ""
+
+    count = length(cases) + length(ways)
+    IO.puts("installation: checked #{count} ways to install the packages#{without}#{igniter}")
   end
+
+  defp asked?(way), do: elem(way, 0) =~ Enum.at(System.argv(), 0, "")
 
   # The registry has an empty package in its place, if it has to.
   defp here?(library), do: File.dir?("deps/#{library}/lib")
@@ -68,12 +85,7 @@ defmodule Installation do
     do: String.replace(deps, ~r/\]\s*$/, ",") <> String.replace(more, ~r/^\s*\[/, "")
 
   defp check(deps) do
-    # Ash is compiled once.
-    for app <- @packages,
-        folder <- ~w(deps _build/dev/lib),
-        do: File.rm_rf!(Path.join(folder, app))
-
-    File.rm("mix.lock")
+    remove_packages()
     write_mix(deps)
     mix(~w(deps.get))
     lock = File.read("mix.lock")
@@ -98,6 +110,15 @@ defmodule Installation do
     run(whole?)
   end
 
+  # Ash is compiled once.
+  defp remove_packages do
+    for app <- @packages,
+        folder <- ~w(deps _build/dev/lib),
+        do: File.rm_rf!(Path.join(folder, app))
+
+    File.rm("mix.lock")
+  end
+
   defp run(whole?) do
     words =
       if whole? do
@@ -112,6 +133,146 @@ defmodule Installation do
 
     if not (words =~ ~s({"It is open.", ["The printer is broken"]})),
       do: raise("the agent said:\n\n" <> words)
+  end
+
+  ## Igniter
+
+  # `mix igniter.install` without a version asks hex.pm for the newest, and its `@git:` knows no folder.
+  defp igniter_ways do
+    [git] =
+      Regex.run(
+        ~r/\{:ash_agent_resources, [^}]*\}/,
+        read_deps("packages/ash_agent_resources/README.md")
+      )
+
+    if Version.match?(System.version(), ">= 1.15.0") and
+         Enum.all?(~w(igniter ash_postgres phoenix phoenix_live_view), &in_registry?/1),
+       do: [
+         {"Igniter, from Hex", "", "igniter.install ash_agent_resources@0.1 --yes"},
+         {"Igniter, from a folder", "",
+          "igniter.install ash_agent_resources@path:#{@source}/packages/ash_agent_resources --yes"},
+         {"Igniter, from git", git <> ", ", "ash_agent_resources.install --yes"}
+       ],
+       else: []
+  end
+
+  defp in_registry?(name),
+    do: Path.wildcard(Path.expand("../registry/tarballs/#{name}-*.tar", @source)) != []
+
+  # A second time, they change nothing.
+  defp check_generators(deps, command) do
+    remove_packages()
+    for folder <- ~w(lib config test priv), do: File.rm_rf!(folder)
+    Enum.each(phoenix_application(deps), fn {path, text} -> write(path, text) end)
+    mix(~w(deps.get))
+    mix(String.split(command))
+    mix(~w(ash_agent.gen.chat Sample.Chat --live --yes))
+    mix(~w(deps.get))
+    mix(~w(compile --warnings-as-errors))
+    before = read_application()
+    mix(~w(ash_agent_resources.install --yes))
+    mix(~w(ash_agent.gen.chat Sample.Chat --live --yes))
+    mix(~w(deps.get))
+    mix(~w(compile --warnings-as-errors))
+
+    for {path, text} <- read_application(),
+        text != before[path],
+        do: raise("a second time, #{command} and ash_agent.gen.chat changed #{path}:\n\n#{text}")
+  end
+
+  defp read_application do
+    for pattern <- ~w(mix.exs mix.lock .formatter.exs {lib,config,test}/**/*.{ex,exs}),
+        path <- Path.wildcard(pattern, match_dot: true),
+        into: %{},
+        do: {path, File.read!(path)}
+  end
+
+  defp phoenix_application(deps) do
+    [
+      {"mix.exs",
+       """
+       defmodule Sample.MixProject do
+         use Mix.Project
+
+         def project do
+           [app: :sample, version: "0.1.0", elixir: "~> 1.15", deps: deps()]
+         end
+
+         def application do
+           [mod: {Sample.Application, []}, extra_applications: [:logger]]
+         end
+
+         defp deps do
+           [
+             #{deps}{:ash, "~> 3.7"},
+             {:ash_postgres, "~> 2.0"},
+             {:igniter, "~> 0.6"},
+             {:jason, "~> 1.4"},
+             {:phoenix, "~> 1.7"},
+             {:phoenix_live_view, "~> 1.0"},
+             {:simple_sat, "~> 0.1"}
+           ]
+         end
+       end
+       """},
+      {".formatter.exs", ~s([inputs: ["{config,lib,test}/**/*.{ex,exs}"]]\n)},
+      {"config/config.exs",
+       """
+       import Config
+
+       config :sample, ecto_repos: [Sample.Repo]
+       """},
+      {"lib/sample/application.ex",
+       """
+       defmodule Sample.Application do
+         use Application
+
+         def start(_type, _args) do
+           children = [Sample.Repo]
+           Supervisor.start_link(children, strategy: :one_for_one)
+         end
+       end
+       """},
+      {"lib/sample/repo.ex",
+       """
+       defmodule Sample.Repo do
+         use AshPostgres.Repo, otp_app: :sample
+
+         def installed_extensions, do: []
+         def min_pg_version, do: %Version{major: 13, minor: 0, patch: 0}
+       end
+       """},
+      {"lib/sample_web.ex",
+       """
+       defmodule SampleWeb do
+         defmacro __using__(:live_view), do: quote(do: use(Phoenix.LiveView))
+       end
+       """},
+      {"lib/sample_web/endpoint.ex",
+       """
+       defmodule SampleWeb.Endpoint do
+         use Phoenix.Endpoint, otp_app: :sample
+
+         plug SampleWeb.Router
+       end
+       """},
+      {"lib/sample_web/router.ex",
+       """
+       defmodule SampleWeb.Router do
+         use Phoenix.Router
+         import Phoenix.LiveView.Router
+
+         pipeline :browser do
+           plug :accepts, ["html"]
+         end
+       end
+       """}
+    ]
+  end
+
+  defp write(path, text) do
+    File.mkdir_p!(Path.dirname(path))
+    File.write!(path, text)
   end
 
   defp unchanged!(lock) do
