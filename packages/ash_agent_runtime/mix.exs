@@ -45,7 +45,7 @@ defmodule AshAgentRuntime.MixProject do
   end
 
   # Of the libraries that bin/integration puts on the code path, those that the package and its tests name.
-  @integrations [:anubis_mcp, :finch, :opentelemetry_api, :plug, :req, :stream_data]
+  @integrations [:anubis_mcp, :finch, :opentelemetry_api, :req, :stream_data]
 
   defp integrations do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")
@@ -84,7 +84,6 @@ defmodule AshAgentRuntime.MixProject do
         [
           {:finch, "~> 0.18", optional: true},
           {:opentelemetry_api, "~> 1.0", optional: true},
-          {:plug, "~> 1.14", optional: true},
           {:req, "~> 0.5", optional: true},
           {:telemetry, "~> 1.0", optional: true},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
