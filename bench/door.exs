@@ -1,12 +1,25 @@
 # What a door costs beside a subscriber of the session in the VM: CPU time of this VM, with whoever reads a socket in another process of the
 # system.
 #
-#     cd packages/ash_agent_web && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run ../../bench/door.exs
+#     cd packages/ash_agent_runtime && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run ../../bench/door.exs
 #
 # An answer of many pieces comes as fast as it is taken, and one piece a millisecond, as models send them at most. Schedulers that wait actively would count
 # as work, so they do not.
 
 Code.require_file("support/harness.exs", __DIR__)
+
+# Doors need nothing of their package's other parts, which need Ash and Phoenix.
+unless Code.ensure_loaded?(AshAgent.Door) do
+  sources =
+    Path.wildcard(
+      Path.expand("../packages/ash_agent_web/lib/ash_agent/{door.ex,door/**/*.ex}", __DIR__)
+    )
+
+  {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(sources)
+end
+
+unless Process.whereis(AshAgent.Door.Feed.Names),
+  do: {:ok, _pid} = AshAgent.Door.Application.start(:normal, [])
 
 defmodule AshAgent.Bench.Door.Model do
   @moduledoc false
@@ -18,14 +31,14 @@ defmodule AshAgent.Bench.Door.Model do
   @impl true
   def chat(_context, _opts), do: {:error, :only_streams}
 
-  # The message says how many pieces there are, and whether they come one a millisecond, or wait for `:go`.
+  # The message says how many pieces there are, whether they come one a millisecond, and whether they wait for `:go`.
   @impl true
   def stream(context, _opts, fun) do
     %{content: text} =
       context |> Context.to_messages() |> Enum.filter(&(&1.role == :user)) |> List.last()
 
-    [pieces, pace] = text |> text() |> String.split(" ")
-    if pace == "wait", do: wait()
+    [pieces, pace | wait] = text |> text() |> String.split(" ")
+    if wait != [], do: wait()
     response = Response.new(nil, model: "bench")
 
     response =
@@ -43,7 +56,7 @@ defmodule AshAgent.Bench.Door.Model do
 
   defp wait do
     Process.register(self(), :the_model)
-    receive do: (:go -> :ok)
+    receive do: (:go -> Process.unregister(:the_model))
   end
 
   defp push(response, event, fun) do
@@ -280,12 +293,14 @@ defmodule AshAgent.Bench.Door do
 
   # The others send the same message, which is said once, and get what comes of it.
   defp clients(door, protocol, pace, count) do
-    asked = ask(protocol, id(), text(pace))
+    asked = ask(protocol, id(), text(pace) <> " wait")
     asked = Map.update!(asked, :headers, &[{"idempotency-key", "k"} | &1])
-
-    1..count
-    |> Enum.map(fn _ -> Task.async(fn -> read(door, asked) end) end)
-    |> Task.await_many(:infinity)
+    first = Task.async(fn -> read(door, asked) end)
+    model = await_model()
+    others = for _ <- 2..count//1, do: Task.async(fn -> read(door, asked) end)
+    Process.sleep(200)
+    send(model, :go)
+    Task.await_many([first | others], :infinity)
   end
 
   defp read(door, asked) do
@@ -296,10 +311,13 @@ defmodule AshAgent.Bench.Door do
   defp once do
     :persistent_term.put(Counting, :counters.new(1, []))
     door = %{door(:ai_sdk) | protocol: Counting}
-    asked = ask(:ai_sdk, id(), "1000 wait")
-    clients = for _ <- 1..10, do: Task.async(fn -> read(door, asked) end)
-    go()
-    Task.await_many(clients, :infinity)
+    asked = ask(:ai_sdk, id(), "1000 fast wait")
+    first = Task.async(fn -> read(door, asked) end)
+    model = await_model()
+    others = for _ <- 2..10, do: Task.async(fn -> read(door, asked) end)
+    Process.sleep(200)
+    send(model, :go)
+    Task.await_many([first | others], :infinity)
     written = :counters.get(:persistent_term.get(Counting), 1)
 
     IO.puts(
@@ -309,8 +327,17 @@ defmodule AshAgent.Bench.Door do
 
   ## Memory
 
+  # What other rows have left for those who come back.
+  defp clear do
+    for {_, feed, _, _} <- Supervisor.which_children(Door.Feed.Supervisor),
+        do: Process.exit(feed, :kill)
+
+    Process.sleep(200)
+  end
+
   defp idle do
-    asked = ask(:ai_sdk, id(), "1 wait")
+    clear()
+    asked = ask(:ai_sdk, id(), "1 fast wait")
     first = Task.async(fn -> read(door(:ai_sdk), asked) end)
     model = await_model()
     before = memory()
@@ -324,7 +351,8 @@ defmodule AshAgent.Bench.Door do
 
   # They read a little, and nothing more before the turn is over.
   defp slow do
-    asked = ask(:ai_sdk, id(), "#{@fast} wait")
+    clear()
+    asked = ask(:ai_sdk, id(), "#{@fast} fast wait")
     test = self()
     first = Task.async(fn -> read(door(:ai_sdk), asked) end)
     model = await_model()
@@ -364,8 +392,7 @@ defmodule AshAgent.Bench.Door do
     :erlang.memory(:total)
   end
 
-  defp go, do: send(await_model(), :go)
-
+  # The model, when it waits.
   defp await_model do
     with nil <- Process.whereis(:the_model) do
       Process.sleep(50)
