@@ -1,7 +1,9 @@
 defmodule AshAgent.Door do
   @schema AshAgent.Options.schema([
-            {:sessions, :atom, [required: true],
+            {:sessions, {:or, [:atom, nil]}, [type_doc: "`t:atom/0`"],
              "the name of an `AshAgent.Sessions`, on this node. The conversations' sessions may be on others."},
+            {:resource, {:or, [:atom, nil]}, [type_doc: "`t:module/0`"],
+             "instead of them, the Ash resource with `AshAgent.Conversation`, see below."},
             {:identify, {:fun, 1}, [required: true], "who asks, see above."},
             {:protocol, {:in, [:ai_sdk, :ag_ui]},
              [type_doc: "`:ai_sdk` or `:ag_ui`", default: :ai_sdk],
@@ -65,6 +67,18 @@ defmodule AshAgent.Door do
   (`data:`): nothing is fetched. Of a decision, the approval's id, the verdict and the reason count. The id stands for one call with the arguments that were
   shown, so other arguments, another call, and a second answer are refused. Changed or repeated older messages are refused in words.
 
+  ## Conversations in Ash
+
+  With `resource: MyApp.Chat.Conversation` instead of `:sessions`, everything that a page asks for is one of the resource's actions: the record is read
+  with the identity's `:actor` and `:tenant`, and then `:say`, `:approve`, `:deny`, `:answer`, `:resume`, `:cancel` or `:rewind` is called. So its policies decide who sees and
+  does what, and the tools of a turn run as who asked for it, whoever approves. What a policy refuses is answered as if it did not exist.
+
+      def identify(%{assigns: %{current_user: user}, asks: id}), do: {:ok, %{conversation: id, actor: user, tenant: user.org_id}}
+
+  `conversation` is the record's id. An identity without it and with `start: attributes` lets the first message create the record with the action
+  `:start`. `context: map` is the context of the actions, such as `%{shared: %{locale: "de"}}`, and `metadata: map` goes to `:say`. An action of your own without
+  an argument that something needs, such as `edited`, makes that an error with the kind `not_served`.
+
   An error has a kind and an id, `{"error": {"kind": "busy", "id": "…"}}`, and the log has the same id. In a stream it is `kind (id)`.
 
   ## What is sent
@@ -79,14 +93,24 @@ defmodule AshAgent.Door do
 
   require Logger
 
-  alias AshAgent.{Context, Session, Sessions}
+  alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.{AGUI, AISDK, Reader, Stream}
+  alias AshAgent.Door.{AGUI, AISDK, Reader, Source, Stream}
 
   @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
 
-  @derive {Inspect, only: [:sessions]}
-  @enforce_keys [:sessions, :identify, :protocol, :opts, :hosts, :heartbeat, :patience, :report]
+  @derive {Inspect, only: [:place]}
+  @enforce_keys [
+    :source,
+    :place,
+    :identify,
+    :protocol,
+    :opts,
+    :hosts,
+    :heartbeat,
+    :patience,
+    :report
+  ]
   defstruct @enforce_keys
 
   @typedoc "A door, see `new/1`."
@@ -121,6 +145,7 @@ defmodule AshAgent.Door do
     busy: 409,
     paused: 409,
     not_waiting: 409,
+    no_actor: 409,
     too_large: 413,
     content_type: 415,
     unavailable: 503
@@ -153,17 +178,25 @@ defmodule AshAgent.Door do
           "a door needs :origins or :hosts: the names under which it is reached"
         )
 
-    own = opts |> Keyword.take([:sessions, :identify, :heartbeat, :patience]) |> Map.new()
-    protocol = @protocols[opts[:protocol]]
+    own = opts |> Keyword.take([:identify, :heartbeat, :patience]) |> Map.new()
+    {source, place} = source(opts[:sessions], opts[:resource])
 
     fields = %{
-      protocol: protocol,
+      source: source,
+      place: place,
+      protocol: @protocols[opts[:protocol]],
       hosts: Enum.map(hosts, &String.downcase/1),
       report: &__MODULE__.report/1
     }
 
     struct!(__MODULE__, own |> Map.merge(fields) |> Map.put(:opts, opts))
   end
+
+  defp source(name, nil) when name != nil, do: {Source.Sessions, name}
+  defp source(nil, resource) when resource != nil, do: {Source.Ash, resource}
+
+  defp source(_sessions, _resource),
+    do: raise(ArgumentError, "a door needs either :sessions or :resource")
 
   defp host(origin) do
     case URI.parse(origin) do
@@ -271,31 +304,36 @@ defmodule AshAgent.Door do
 
   defp identify(%{identify: identify}, request) do
     case identify.(request) do
-      {:ok, %{conversation: id} = identity} when is_binary(id) -> {:ok, identity}
-      {:error, :unauthenticated} -> {:error, :unauthenticated}
-      _nobody -> {:error, :not_found}
+      {:ok, %{conversation: id} = identity} when is_binary(id) ->
+        {:ok, identity}
+
+      {:ok, %{start: %{}} = identity} when not is_map_key(identity, :conversation) ->
+        {:ok, identity}
+
+      {:error, :unauthenticated} ->
+        {:error, :unauthenticated}
+
+      _nobody ->
+        {:error, :not_found}
     end
   end
 
   ## What is done
 
-  defp act(door, :stop, %{conversation: id}) do
-    case attempt(fn -> Sessions.cancel(door.sessions, id) end) do
-      :ok -> {:ok, json(200, %{})}
-      error -> failure(error)
-    end
+  defp act(door, :stop, identity) do
+    with :ok <- ask(door, :stop, [identity]), do: {:ok, json(200, %{})}
   end
 
-  defp act(door, :messages, %{conversation: id}) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+  defp act(door, :messages, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
       Stream.close(stream)
       messages = door.protocol.messages(stream.context, stream.status == :running, door.opts)
       {:ok, json(200, messages)}
     end
   end
 
-  defp act(door, :stream, %{conversation: id}) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+  defp act(door, :stream, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
       if stream.status == :running do
         {:ok, stream(door, Stream.bytes(stream))}
       else
@@ -306,19 +344,19 @@ defmodule AshAgent.Door do
   end
 
   # A message that was said already is not said again: who asks gets what came of it.
-  defp act(door, {:say, message, input}, %{conversation: id} = identity) do
+  defp act(door, {:say, message, input}, identity) do
     key = "ui:" <> message
 
-    case Stream.open(door, id, Reader.new({:key, key})) do
-      {:ok, stream} -> say(stream, key, input, identity)
+    case Stream.open(door, identity, Reader.new({:key, key})) do
+      {:ok, stream} -> say(stream, key, input)
       {:error, :not_found} -> start(door, key, input, identity)
       error -> error
     end
   end
 
-  defp act(door, {:decide, answers}, %{conversation: id} = identity) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
-      case decide(stream, answers, identity) do
+  defp act(door, {:decide, answers}, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
+      case decide(stream, answers) do
         {:ok, bytes} ->
           {:ok, stream(door, bytes)}
 
@@ -331,11 +369,11 @@ defmodule AshAgent.Door do
 
   ## Saying
 
-  defp say(%{door: door, context: context, status: status} = stream, key, input, identity) do
+  defp say(%{door: door, context: context, status: status} = stream, key, input) do
     said =
       if Context.find_turn(context, :idempotency_key, key),
         do: {:ok, %{stream | door: put_opts(door, again?: true)}},
-        else: say(stream, key, input, identity, status)
+        else: say(stream, key, input, status)
 
     with {:ok, stream} <- said do
       {:ok, stream(door, Stream.bytes(stream))}
@@ -346,94 +384,73 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp say(%{door: door} = stream, key, input, %{conversation: id} = identity, :running) do
-    steer = fn -> Sessions.steer(door.sessions, id, input, key: key) end
+  defp say(%{door: door, identity: identity} = stream, key, input, :running) do
+    steer = fn -> ask(door, :steer, [identity, input, key]) end
 
-    case if(door.opts[:when_running] == :steer, do: attempt(steer), else: {:error, :busy}) do
+    case if(door.opts[:when_running] == :steer, do: steer.(), else: {:error, :busy}) do
       :ok -> {:ok, stream}
       # The turn has just ended.
-      {:error, :idle} -> say(stream, key, input, identity, :idle)
-      error -> failure(error)
+      {:error, :idle} -> say(stream, key, input, :idle)
+      error -> error
     end
   end
 
   # A session that waits for decisions refuses it.
-  defp say(%{door: door} = stream, key, input, identity, _idle_or_paused) do
-    with {:ok, _ref} <- prompt(door, key, input, identity),
+  defp say(%{door: door, identity: identity} = stream, key, input, _idle_or_paused) do
+    with {:ok, _identity} <- prompt(door, key, input, identity),
          do: {:ok, %{stream | status: :running}}
   end
 
-  defp start(door, key, input, %{conversation: id} = identity) do
-    with {:ok, _ref} <- prompt(door, key, input, identity),
-         {:ok, stream} <- Stream.open(door, id, Reader.new({:key, key})) do
+  defp start(door, key, input, identity) do
+    with {:ok, identity} <- prompt(door, key, input, identity),
+         {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, key})) do
       {:ok, stream(door, Stream.bytes(stream))}
     end
   end
 
-  defp prompt(door, key, input, %{conversation: id} = identity) do
-    own = for {name, map} <- identity, name in [:runtime_context, :metadata], do: {name, map}
-    opts = [key: key] ++ own
-
-    # With its key, it is said once.
-    Stream.again(fn ->
-      with {:error, _reason} = error <-
-             attempt(fn -> Sessions.prompt_async(door.sessions, id, input, opts) end),
-           do: failure(error)
-    end)
-  end
+  # With its key, it is said once.
+  defp prompt(door, key, input, identity),
+    do: Stream.again(fn -> ask(door, :say, [identity, input, key]) end)
 
   ## Deciding
 
   # A page sends again what it has sent, with what is new.
-  defp decide(%{status: {:paused, _calls}, context: context} = stream, answers, identity) do
+  defp decide(%{status: {:paused, _calls}, context: context} = stream, answers) do
     {asked, decided} = {Reader.asked(context), Reader.decided(context)}
     new = Enum.reject(answers, fn {id, verdict, _reason} -> decided[id] == verdict end)
     ids = for {id, _verdict, _reason} <- new, do: id
 
     if new != [] and Enum.uniq(ids) == ids and Enum.all?(ids, &is_map_key(asked, &1)),
-      do: decide(stream, new, asked, identity),
+      do: decide(stream, new, asked),
       else: {:error, :not_waiting}
   end
 
-  defp decide(_running_or_idle, _answers, _identity), do: {:error, :not_waiting}
+  defp decide(_running_or_idle, _answers), do: {:error, :not_waiting}
 
-  defp decide(%{session: session} = stream, answers, asked, identity) do
+  defp decide(%{door: door, identity: identity} = stream, answers, asked) do
     decided =
-      attempt(fn ->
-        Enum.find_value(answers, :ok, fn {approval, verdict, reason} ->
-          with :ok <- decide_one(session, verdict, asked[approval], reason, identity[:by]),
-               do: nil
-        end)
+      Enum.find_value(answers, :ok, fn {approval, verdict, reason} ->
+        answer = ask(door, :decide, [identity, asked[approval], verdict, reason])
+        if answer != :ok, do: answer
       end)
 
+    # The turn goes on when all of its calls are decided. What the decisions made of them is told.
     with :ok <- decided,
-         {:paused, calls} <- attempt(fn -> Session.status(session) end),
-         :ok <- if(calls == [], do: resume(session), else: :ok) do
-      {:ok,
-       if(calls == [], do: stream |> Stream.skip() |> Stream.bytes(), else: Stream.paused(stream))}
-    else
-      {:error, %Context.Error{}} -> {:error, :not_waiting}
-      error -> failure(error)
+         {:ok, stream} <- stream |> Stream.skip() |> Stream.reopen() do
+      case stream.status do
+        {:paused, []} ->
+          with :ok <- ask(door, :resume, [identity]),
+               do: {:ok, Stream.bytes(%{stream | status: :running})}
+
+        _others_wait ->
+          {:ok, Stream.bytes(stream)}
+      end
     end
   end
 
-  # The arguments are those of the approval's id.
-  defp decide_one(session, :approve, %{id: id, arguments: arguments}, _reason, by),
-    do: Session.approve(session, id, arguments: arguments, by: by)
-
-  # Other arguments are a decision of their own about these.
-  defp decide_one(session, {:edit, edited}, %{id: id, arguments: arguments}, _reason, by),
-    do: Session.approve(session, id, arguments: arguments, edited: edited, by: by)
-
-  defp decide_one(session, :deny, %{id: id, arguments: arguments}, reason, by),
-    do: Session.deny(session, id, reason, arguments: arguments, by: by)
-
-  defp resume(session) do
-    case attempt(fn -> Session.resume_async(session) end) do
-      {:ok, _ref} -> :ok
-      error -> error
-    end
-  end
+  # Of the source of conversations.
+  defp ask(%{source: source, place: place}, function, arguments),
+    do: attempt(fn -> apply(source, function, [place | arguments]) end)
 
   # In a process of its own, which gets the session's messages, and whose end stops nothing.
   defp attempt(fun) do
@@ -451,12 +468,6 @@ defmodule AshAgent.Door do
       _slow -> {:error, :unavailable}
     end
   end
-
-  defp failure({:error, kind}) when kind in [:busy, :paused, :not_waiting], do: {:error, kind}
-  defp failure({:error, kind}) when kind in [:full, :too_large], do: {:error, :busy}
-  defp failure({:error, %Sessions.Error{reason: :not_found}}), do: {:error, :not_found}
-  defp failure({:error, %Context.Error{}}), do: {:error, :invalid_messages}
-  defp failure(_error), do: {:error, :unavailable}
 
   ## Responses
 

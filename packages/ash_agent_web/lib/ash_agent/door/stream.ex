@@ -7,10 +7,10 @@ defmodule AshAgent.Door.Stream do
   # A client that reads slowly is not waited for: the session tells the process once that it fell behind, and it takes a snapshot. A session
   # that ends is looked for again, wherever it is then.
 
-  alias AshAgent.{Session, Sessions}
+  alias AshAgent.Session
   alias AshAgent.Door.Reader
 
-  @enforce_keys [:door, :conversation, :reader]
+  @enforce_keys [:door, :identity, :reader]
   defstruct @enforce_keys ++
               [
                 # Where changes come from: the session's pid, the subscription, and its last number.
@@ -33,6 +33,7 @@ defmodule AshAgent.Door.Stream do
 
   # A session that was not found is looked for again after so many milliseconds.
   @again 200
+  @soon 25
 
   # Why a turn ended, in words for everybody. What an application's code names is not among them.
   @kinds ~w(rate_limited quota overloaded server_error context_overflow unauthorized invalid_request refused timeout closed
@@ -42,8 +43,8 @@ defmodule AshAgent.Door.Stream do
   @doc """
   Subscribes to the session of a conversation: `{:ok, stream}`, with the session's status, or `{:error, :not_found | :unavailable}`.
   """
-  def open(door, conversation, reader) do
-    stream = %__MODULE__{door: door, conversation: conversation, reader: reader}
+  def open(door, identity, reader) do
+    stream = %__MODULE__{door: door, identity: identity, reader: reader}
     again(fn -> subscribe(stream) end)
   end
 
@@ -75,32 +76,27 @@ defmodule AshAgent.Door.Stream do
   @doc "Returns the bytes, to be read by the process that opened it."
   def bytes(%__MODULE__{} = stream), do: Stream.resource(fn -> stream end, &next/1, &close/1)
 
-  @doc "Returns the bytes of a turn that goes on when its other calls are decided."
-  def paused(%__MODULE__{} = stream) do
-    {bytes, stream} = finish(skip(stream), :paused)
+  @doc "Takes another snapshot, of which what is new is told."
+  def reopen(%__MODULE__{} = stream) do
     close(stream)
-    bytes
+    again(fn -> subscribe(stream) end)
   end
 
   ## Subscribing
 
-  defp subscribe(%{door: door, conversation: id} = stream) do
-    with {:ok, session} <- Sessions.fetch_session(door.sessions, id),
-         {:ok, ref, snapshot} <- Session.subscribe(session, limit: @limit) do
-      {:ok, take(%{stream | session: session, ref: ref, deadline: nil}, snapshot)}
-    else
-      {:error, %Sessions.Error{reason: :not_found}} -> {:error, :not_found}
-      {:error, _reason} -> {:error, :unavailable}
+  defp subscribe(%{door: %{source: source, place: place}, identity: identity} = stream) do
+    with {:ok, session, ref, snapshot, status} <- source.open(place, identity, @limit) do
+      deadline = if ref, do: nil, else: stream.deadline
+      stream = %{stream | session: session, ref: ref, deadline: deadline}
+      {:ok, take(stream, snapshot, status)}
     end
   catch
     # It ended meanwhile, or the sessions are just started again.
     _kind, _reason -> {:error, :unavailable}
   end
 
-  defp take(stream, %{number: number, context: context} = snapshot) do
-    status = Session.status(stream.session)
-    %{stream | snapshot: snapshot, number: number, context: context, status: status}
-  end
+  defp take(stream, %{number: number, context: context} = snapshot, status),
+    do: %{stream | snapshot: snapshot, number: number, context: context, status: status}
 
   ## Reading
 
@@ -114,19 +110,10 @@ defmodule AshAgent.Door.Stream do
 
   defp next(%{ref: nil} = stream) do
     case subscribe(stream) do
-      {:ok, stream} ->
-        {[], stream}
-
-      {:error, :not_found} ->
-        finish(stream, {:failed, :deleted})
-
-      {:error, :unavailable} ->
-        if now() > stream.deadline do
-          finish(stream, {:failed, :unavailable})
-        else
-          Process.sleep(@again)
-          {[": waiting\n\n"], stream}
-        end
+      {:ok, %{ref: nil, status: :running} = stream} -> wait(stream)
+      {:ok, stream} -> {[], %{stream | deadline: nil}}
+      {:error, :not_found} -> finish(stream, {:failed, :deleted})
+      {:error, :unavailable} -> wait(stream)
     end
   end
 
@@ -139,9 +126,21 @@ defmodule AshAgent.Door.Stream do
     end
   end
 
+  defp wait(%{deadline: deadline, door: %{patience: patience}} = stream) do
+    waited = now() - (deadline - patience)
+
+    if waited > patience do
+      finish(stream, {:failed, :unavailable})
+    else
+      waited |> max(@soon) |> min(@again) |> Process.sleep()
+      {[": waiting\n\n"], stream}
+    end
+  end
+
   # Where nothing runs, all that the session has to say is here.
-  defp follow(%{status: status, done?: done?} = stream) when status == :running or done?,
-    do: {[], stream}
+  defp follow(%{done?: true} = stream), do: {[], stream}
+  defp follow(%{status: :running, ref: nil} = stream), do: {[], lose(stream)}
+  defp follow(%{status: :running} = stream), do: {[], stream}
 
   defp follow(%{status: status} = stream) do
     {bytes, stream} = gather(stream, [], :all)
@@ -153,10 +152,23 @@ defmodule AshAgent.Door.Stream do
       Reader.found?(stream.reader) ->
         bytes |> add(finish(stream, Reader.outcome(stream.context, status)))
 
+      waits?(stream) ->
+        close(stream)
+        {bytes, lose(stream)}
+
       true ->
         bytes |> add(finish(stream, {:failed, :not_taken}))
     end
   end
+
+  # What was said, and no session has yet.
+  defp waits?(%{reader: %{turn: {:key, key}}, door: door, identity: identity}) do
+    door.source.waits?(door.place, identity, key)
+  catch
+    _kind, _reason -> false
+  end
+
+  defp waits?(_stream), do: false
 
   defp add(bytes, {more, stream}), do: {bytes ++ more, stream}
 
@@ -190,7 +202,7 @@ defmodule AshAgent.Door.Stream do
     do: {[], stream}
 
   defp one(%{session: session} = stream, {Session, _ref, _number, :behind}) do
-    {[], take(stream, Session.snapshot(session))}
+    {[], take(stream, Session.snapshot(session), Session.status(session))}
   catch
     :exit, _gone -> {[], stream}
   end

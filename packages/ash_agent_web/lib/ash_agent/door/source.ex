@@ -1,0 +1,51 @@
+defmodule AshAgent.Door.Source do
+  @moduledoc false
+
+  # Where the conversations of a door are, and what it asks of them. An identity is what the application's function has returned. Whatever goes
+  # wrong is one of the door's kinds.
+
+  alias AshAgent.Context
+
+  @type identity :: map()
+  @type refused :: {:error, atom()}
+
+  @doc """
+  Subscribes the calling process: `{:ok, session, ref, snapshot, status}`. Where no session is within reach, it and `ref` are `nil`, and the
+  snapshot is of what is stored.
+  """
+  @callback open(place :: term(), identity(), limit :: pos_integer()) ::
+              {:ok, pid() | nil, reference() | nil, map(), term()} | refused()
+
+  @doc "Says something under a key, and returns the identity with the conversation when it is stored."
+  @callback say(place :: term(), identity(), input :: [map()], key :: String.t()) ::
+              {:ok, identity()} | refused()
+
+  @doc "Says it to the turn that runs. `{:error, :idle}`: none does, and nothing was said."
+  @callback steer(place :: term(), identity(), input :: [map()], key :: String.t()) ::
+              :ok | refused()
+
+  @doc "Whether a message was said that no session has yet."
+  @callback waits?(place :: term(), identity(), key :: String.t()) :: boolean()
+
+  @doc "Ends the turn that runs, or gives up the calls that wait."
+  @callback stop(place :: term(), identity()) :: :ok | refused()
+
+  @doc "Decides about a call as it was shown: `:approve`, `{:edit, arguments}`, `:deny` or `{:answer, answer}`."
+  @callback decide(
+              place :: term(),
+              identity(),
+              call :: map(),
+              verdict :: term(),
+              reason :: term()
+            ) ::
+              :ok | refused()
+
+  @doc "Goes on with a turn."
+  @callback resume(place :: term(), identity()) :: :ok | refused()
+
+  @doc "The kind of an error of the conversation, which is one of what was decided or said."
+  def kind(%Context.Error{reason: {:invalid, [field | _], _}}) when field in [:edited, :answer],
+    do: :invalid_answer
+
+  def kind(%Context.Error{}), do: :not_waiting
+end
