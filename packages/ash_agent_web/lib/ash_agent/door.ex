@@ -21,6 +21,10 @@ defmodule AshAgent.Door do
             {:when_running, {:in, [:refuse, :steer]},
              [type_doc: "`:refuse` or `:steer`", default: :refuse],
              "what a message does that comes while a turn runs: status 409, or it goes into that turn."},
+            {:page_tools, {:list, :string}, [default: []],
+             "the names of tools that a page of AG-UI runs itself. They are tools of the sessions, made with `AshAgent.Runtime.AskUser.tool/1`."},
+            {:state, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of the context"],
+             "makes what pages show beside the conversation, such as a plan: a map that is sent when it has changed. Nothing of a page's own state is read."},
             {:max_bytes, :pos_integer, [default: 4_000_000], "how long a body may be."},
             {:max_files, :non_neg_integer, [default: 10], "how many files a message may have."},
             {:max_turns, :pos_integer, [default: 100],
@@ -47,6 +51,7 @@ defmodule AshAgent.Door do
   | `GET /ID/stream` | streams the turn that runs, from its beginning; status 204 where none does |
   | `GET /ID/messages` | the conversation as JSON, as the client keeps its messages |
   | `POST /ID/stop` | cancels the turn |
+  | `GET /capabilities` | of AG-UI: what of the protocol is served, as its `AgentCapabilities` |
 
   A turn belongs to the session, not to the connection. A page that is closed stops nothing, and whoever comes in the middle gets
   everything: another tab, another person, the same page after its network was gone. If the node of the session dies, the stream goes on
@@ -95,7 +100,7 @@ defmodule AshAgent.Door do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.{AGUI, AISDK, Reader, Source, Stream}
+  alias AshAgent.Door.{AGUI, AISDK, Input, Reader, Source, Stream}
 
   @protocols %{ai_sdk: AISDK, ag_ui: AGUI}
 
@@ -146,6 +151,7 @@ defmodule AshAgent.Door do
     paused: 409,
     not_waiting: 409,
     no_actor: 409,
+    not_all_answered: 409,
     too_large: 413,
     content_type: 415,
     unavailable: 503
@@ -227,13 +233,14 @@ defmodule AshAgent.Door do
   @doc since: "0.1.0"
   @spec call(t(), request()) :: response()
   def call(%__MODULE__{} = door, %{method: _, path: _, headers: _, body: _} = request) do
-    with {:ok, action} <- route(request),
-         :ok <- check_site(door, request),
+    with :ok <- check_site(door, request),
+         {:ok, action} when action != :capabilities <- route(request, door.protocol),
          {:ok, asks, order, run} <- read(door, action, request),
          {:ok, identity} <- identify(door, Map.put(request, :asks, asks)),
          {:ok, response} <- act(put_opts(door, run: run), order, identity) do
       response
     else
+      {:ok, :capabilities} -> json(200, door.protocol.capabilities(door.opts))
       {:error, kind} -> refuse(kind)
     end
   end
@@ -241,12 +248,14 @@ defmodule AshAgent.Door do
   # What the protocol is told of a request.
   defp put_opts(door, opts), do: %{door | opts: opts ++ door.opts}
 
-  defp route(%{method: "POST", path: []}), do: {:ok, :post}
-  defp route(%{method: "POST", path: [_id, "stop"]}), do: {:ok, :stop}
-  defp route(%{method: "GET", path: [_id, "stream"]}), do: {:ok, :stream}
-  defp route(%{method: "GET", path: [_id, "messages"]}), do: {:ok, :messages}
-  defp route(%{path: path}) when path == [], do: {:error, :method}
-  defp route(_other), do: {:error, :not_found}
+  # They are the same for everybody.
+  defp route(%{method: "GET", path: ["capabilities"]}, AGUI), do: {:ok, :capabilities}
+  defp route(%{method: "POST", path: []}, _protocol), do: {:ok, :post}
+  defp route(%{method: "POST", path: [_id, "stop"]}, _protocol), do: {:ok, :stop}
+  defp route(%{method: "GET", path: [_id, "stream"]}, _protocol), do: {:ok, :stream}
+  defp route(%{method: "GET", path: [_id, "messages"]}, _protocol), do: {:ok, :messages}
+  defp route(%{path: path}, _protocol) when path == [], do: {:error, :method}
+  defp route(_other, _protocol), do: {:error, :not_found}
 
   ## The site that asks
 
@@ -354,9 +363,10 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp act(door, {:decide, answers}, identity) do
+  # What tools of the page returned, and decisions.
+  defp act(door, {kind, answers}, identity) do
     with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
-      case decide(stream, answers) do
+      case decide(Stream.skip(stream), kind, answers) do
         {:ok, bytes} ->
           {:ok, stream(door, bytes)}
 
@@ -414,29 +424,50 @@ defmodule AshAgent.Door do
 
   ## Deciding
 
+  # For calls as the page had them, which is all that an id of theirs stands for.
+  defp decide(%{reader: reader, context: context} = stream, :results, results) do
+    answers =
+      for {block, name, arguments, content} <- results,
+          {approval, _call} <- [Reader.find_question(reader, context, block, name, arguments)],
+          name in stream.door.opts[:page_tools],
+          do: Input.answered(approval, content)
+
+    with {:ok, answers} <- Input.each(answers, & &1), do: decide(stream, :decide, answers)
+  end
+
   # A page sends again what it has sent, with what is new.
-  defp decide(%{status: {:paused, _calls}, context: context} = stream, answers) do
+  defp decide(%{status: {:paused, _calls}, context: context} = stream, :decide, answers) do
     {asked, decided} = {Reader.asked(context), Reader.decided(context)}
     new = Enum.reject(answers, fn {id, verdict, _reason} -> decided[id] == verdict end)
     ids = for {id, _verdict, _reason} <- new, do: id
+    waiting = Reader.waiting(stream.reader, context)
 
-    if new != [] and Enum.uniq(ids) == ids and Enum.all?(ids, &is_map_key(asked, &1)),
-      do: decide(stream, new, asked),
-      else: {:error, :not_waiting}
+    cond do
+      new == [] or Enum.uniq(ids) != ids or not Enum.all?(ids, &is_map_key(asked, &1)) ->
+        {:error, :not_waiting}
+
+      not stream.door.protocol.answers_all?(waiting, new, stream.door.opts) ->
+        {:error, :not_all_answered}
+
+      true ->
+        decide_all(stream, new, asked)
+    end
   end
 
-  defp decide(_running_or_idle, _answers), do: {:error, :not_waiting}
+  defp decide(_running_or_idle, _kind, _answers), do: {:error, :not_waiting}
 
-  defp decide(%{door: door, identity: identity} = stream, answers, asked) do
+  defp decide_all(%{door: door, identity: identity} = stream, answers, asked) do
     decided =
       Enum.find_value(answers, :ok, fn {approval, verdict, reason} ->
-        answer = ask(door, :decide, [identity, asked[approval], verdict, reason])
+        answer =
+          ask(door, :decide, [identity, asked[approval], fit(verdict, asked[approval]), reason])
+
         if answer != :ok, do: answer
       end)
 
     # The turn goes on when all of its calls are decided. What the decisions made of them is told.
     with :ok <- decided,
-         {:ok, stream} <- stream |> Stream.skip() |> Stream.reopen() do
+         {:ok, stream} <- Stream.reopen(stream) do
       case stream.status do
         {:paused, []} ->
           with :ok <- ask(door, :resume, [identity]),
@@ -447,6 +478,13 @@ defmodule AshAgent.Door do
       end
     end
   end
+
+  # An object is an answer to a form. For any other question it is a text.
+  defp fit({:answer, %{} = answer}, %{arguments: arguments})
+       when not is_map_key(arguments, "form"),
+       do: {:answer, JSON.encode(answer)}
+
+  defp fit(verdict, _call), do: verdict
 
   # Of the source of conversations.
   defp ask(%{source: source, place: place}, function, arguments),

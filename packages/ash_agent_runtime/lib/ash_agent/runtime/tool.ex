@@ -69,14 +69,14 @@ defmodule AshAgent.Runtime.Tool do
   @enforce_keys [:name, :run]
   defstruct @enforce_keys ++
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
-              [repeat: :never, recall?: false, asks?: false, shown: %{}, schema: nil]
+              [repeat: :never, recall?: false, asks?: false, agent?: false, shown: %{}, schema: nil]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict, and `asks?` one of AshAgent.Runtime.AskUser, whose calls a person answers;
-  # `shown` is what its questions are shown with. `schema` has the parameters and what they were compiled to, or a
+  # `agent?` one of AshAgent.Runtime.SubAgent; `shown` is what its questions are shown with. `schema` has the parameters and what they were compiled to, or a
   # function that checks arguments, see AshAgent.Runtime.ToolArguments.
-  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `shown` and `schema` are private."
+  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `agent?`, `shown` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -87,6 +87,7 @@ defmodule AshAgent.Runtime.Tool do
           repeat: repeat(),
           recall?: boolean(),
           asks?: boolean(),
+          agent?: boolean(),
           shown: map(),
           schema: {map(), reference() | nil} | (map() -> :ok | {:error, String.t()}) | nil
         }

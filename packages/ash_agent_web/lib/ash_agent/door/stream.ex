@@ -7,6 +7,7 @@ defmodule AshAgent.Door.Stream do
   # A client that reads slowly is not waited for: the session tells the process once that it fell behind, and it takes a snapshot. A session
   # that ends is looked for again, wherever it is then.
 
+  alias AshAgent.Context.JSON
   alias AshAgent.Session
   alias AshAgent.Door.Reader
 
@@ -23,6 +24,8 @@ defmodule AshAgent.Door.Stream do
                 :status,
                 # When a session that ended is given up, in milliseconds of the monotonic time.
                 :deadline,
+                # What was told of the application's state.
+                :state,
                 begun?: false,
                 done?: false
               ]
@@ -60,9 +63,9 @@ defmodule AshAgent.Door.Stream do
     end
   end
 
-  @doc "Takes what the conversation has for known, so that only what comes is told, and the session for one that runs."
+  @doc "Takes what the conversation has for known, so that only what comes is told."
   def skip(%__MODULE__{snapshot: snapshot, reader: reader} = stream),
-    do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil, status: :running}
+    do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil}
 
   @doc "Ends the subscription."
   def close(%__MODULE__{ref: nil}), do: :ok
@@ -230,9 +233,22 @@ defmodule AshAgent.Door.Stream do
   defp tell(%{reader: reader} = stream, change) do
     {events, reader} = Reader.read(reader, change)
     stream = %{stream | reader: reader, context: context(change) || stream.context}
-    {bytes, stream} = encode(stream, events)
+    {state, stream} = if context(change), do: state(stream), else: {[], stream}
+    {bytes, stream} = encode(stream, events ++ state)
     # Another turn has begun.
     if Reader.over?(reader), do: add(bytes, finish(stream, :answered)), else: {bytes, stream}
+  end
+
+  # The application makes it. Without one there is nothing to tell.
+  defp state(%{door: %{opts: opts}, context: context, state: told, reader: reader} = stream) do
+    fun = opts[:state]
+    state = if fun && Reader.found?(reader), do: fun.(context)
+    _json = JSON.encode(state)
+    if state in [nil, told], do: {[], stream}, else: {[{:state, state}], %{stream | state: state}}
+  catch
+    _kind, _reason ->
+      stream.door.report.(:state)
+      {[], stream}
   end
 
   defp context(%{context: context}), do: context

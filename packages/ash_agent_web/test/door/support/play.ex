@@ -7,7 +7,15 @@ defmodule AshAgent.Door.Play do
   @behaviour AshAgent.LLM
 
   alias AshAgent.{Context, Door, LLM, Response, Sessions, Store}
+  alias AshAgent.Runtime.{AskUser, SubAgent}
   alias AshAgent.Door.{Asks, Reader}
+
+  @text %{"properties" => %{"text" => %{"type" => "string"}}, "required" => ["text"]}
+  @form %{
+    "type" => "object",
+    "properties" => %{"name" => %{"type" => "string"}, "seats" => %{"type" => "integer"}},
+    "required" => ["name", "seats"]
+  }
 
   @doc "Starts the sessions of a store under a name. The options are those of sessions."
   def sessions(name, opts \\ []) do
@@ -27,7 +35,8 @@ defmodule AshAgent.Door.Play do
       sessions: name,
       identify: &__MODULE__.identify/1,
       origins: ["http://#{host}"],
-      cookies: false
+      cookies: false,
+      page_tools: ["alert"]
     ]
 
     Door.new(Keyword.merge(own, opts))
@@ -91,7 +100,12 @@ defmodule AshAgent.Door.Play do
       "fail" => fn _ -> {:error, "there is nothing"} end,
       "clean_up" => fn %{"path" => path} -> {:ok, "cleaned #{path}"} end,
       "whose" => fn _, %{name: name} -> {:ok, name} end,
-      "big" => fn _ -> {:ok, String.duplicate("x", 1_000_000)} end
+      "big" => fn _ -> {:ok, String.duplicate("x", 1_000_000)} end,
+      "ask_user" => AskUser.tool(),
+      "seats" => AskUser.tool(name: "seats", form: @form),
+      # A page runs it.
+      "alert" => AskUser.tool(name: "alert", description: "Shows a text", parameters: @text),
+      "helper" => SubAgent.tool(name: "helper", llm: {__MODULE__, []})
     }
   end
 
@@ -210,6 +224,27 @@ defmodule AshAgent.Door.Play do
     do: [calls: [{"a", "clean_up", ~s({"path":"/a"})}, {"b", "clean_up", ~s({"path":"/b"})}]]
 
   defp play("ask twice", 1), do: [text: "That was both."]
+
+  defp play("question", 0),
+    do: [calls: [{"a", "ask_user", ~s({"question":"Which seat?","choices":["window","aisle"]})}]]
+
+  defp play("question", 1), do: [text: "Booked."]
+  defp play("form", 0), do: [calls: [{"a", "seats", ~s({"question":"Who travels?"})}]]
+  defp play("form", 1), do: [text: "Booked."]
+
+  defp play("alert", 0),
+    do: [calls: [{"a", "look", ~s({"place":"here"})}, {"b", "alert", ~s({"text":"Boo"})}]]
+
+  defp play("alert", 1), do: [text: "You saw it."]
+
+  defp play("everything", 0) do
+    ask = {"a", "ask_user", ~s({"question":"Why?"})}
+    [calls: [ask, {"b", "clean_up", ~s({"path":"/a"})}, {"c", "alert", ~s({"text":"Boo"})}]]
+  end
+
+  defp play("everything", 1), do: [text: "That was all."]
+  defp play("helper", 0), do: [calls: [{"a", "helper", ~s({"task":"hello"})}]]
+  defp play("helper", 1), do: [text: "It is done."]
   defp play("whose", 0), do: [calls: [{"a", "whose", "{}"}]]
   defp play("whose", 1), do: [text: "Yours."]
   defp play("cut", _), do: [text: "This is half of", error: :closed]
