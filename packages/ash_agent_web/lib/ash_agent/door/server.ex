@@ -68,16 +68,21 @@ defmodule AshAgent.Door.Server do
 
   # A connection that fails is nobody else's matter.
   defp accept(listener, config) do
-    {:ok, socket} = :gen_tcp.accept(listener)
+    with {:error, :closed} <- accept_one(listener, config),
+         do: :ok,
+         else: (_ -> accept(listener, config))
+  end
 
-    pid =
-      spawn(fn ->
-        receive do: (:yours -> serve(socket, config))
-        :gen_tcp.close(socket)
-      end)
+  defp accept_one(listener, config) do
+    with {:ok, socket} <- :gen_tcp.accept(listener) do
+      pid =
+        spawn(fn ->
+          receive do: (:yours -> serve(socket, config))
+          :gen_tcp.close(socket)
+        end)
 
-    with :ok <- :gen_tcp.controlling_process(socket, pid), do: send(pid, :yours)
-    accept(listener, config)
+      with :ok <- :gen_tcp.controlling_process(socket, pid), do: send(pid, :yours)
+    end
   end
 
   defp serve(socket, config) do

@@ -22,8 +22,8 @@ defmodule AshAgent.Door.Play do
     {:ok, store} = if opts[:store], do: {:ok, opts[:store]}, else: Store.SQLite.open(":memory:")
 
     Sessions.start_link(
-      [name: name, store: store, llm: {__MODULE__, []}, tools: tools(), approval: &approval/2] ++
-        Keyword.delete(opts, :store)
+      [name: name, store: store, llm: {__MODULE__, sessions: name}, tools: tools()] ++
+        [approval: &approval/2] ++ Keyword.delete(opts, :store)
     )
   end
 
@@ -58,6 +58,18 @@ defmodule AshAgent.Door.Play do
 
   @doc "Asks this node's door, and returns the chunks."
   def ask_here(request), do: __MODULE__ |> door(Asks.port(), ai: 7) |> Asks.chunks(request)
+
+  @doc "Serves this node's door, and returns the port."
+  def serve(opts) do
+    AshAgent.TestSupport.Nodes.outlive(fn ->
+      door = &door(__MODULE__, &1, opts)
+      {:ok, server} = Door.Server.start_link(door: door)
+      :persistent_term.put({__MODULE__, :port}, Door.Server.port(server))
+      {:ok, server}
+    end)
+
+    :persistent_term.get({__MODULE__, :port})
+  end
 
   @doc "Waits until the model waits, lets it go on, and returns the PID of the VM."
   def await_model do
@@ -120,7 +132,7 @@ defmodule AshAgent.Door.Play do
   @impl true
   def stream(context, opts, fun) do
     steps = context |> scene() |> play(context.current_iteration - Context.turn_start(context))
-    run(steps, Response.new(nil, model: "play"), opts, fun)
+    run(steps, Response.new(nil, model: "play"), [id: context[:id]] ++ opts, fun)
   end
 
   defp scene(context) do
@@ -136,6 +148,23 @@ defmodule AshAgent.Door.Play do
 
   defp run([step | steps], response, opts, fun) do
     case step do
+      # The session dies in the middle of its answer, once.
+      :die ->
+        id = opts[:id]
+
+        unless :persistent_term.get({__MODULE__, opts[:sessions], id}, false) do
+          :persistent_term.put({__MODULE__, opts[:sessions], id}, true)
+          {:ok, session} = Sessions.fetch_session(opts[:sessions], id)
+          Process.sleep(100)
+          Process.exit(session, :kill)
+          Process.sleep(:infinity)
+        end
+
+        run(steps, response, opts, fun)
+
+      :refuse ->
+        {:ok, push(response, {:finish, :refusal}, fun)}
+
       {:sleep, time} ->
         Process.sleep(time)
         run(steps, response, opts, fun)
@@ -224,6 +253,10 @@ defmodule AshAgent.Door.Play do
     do: [calls: [{"a", "clean_up", ~s({"path":"/a"})}, {"b", "clean_up", ~s({"path":"/b"})}]]
 
   defp play("ask twice", 1), do: [text: "That was both."]
+
+  defp play("declined", _), do: [{:text, "I will not."}, :refuse]
+  defp play("typed", _), do: [text: ~s({"city": "Prague", ), sleep: 60, text: ~s("days": 3})]
+  defp play("killed", _), do: [{:text, "one two "}, :die, {:text, "three"}]
 
   defp play("question", 0),
     do: [calls: [{"a", "ask_user", ~s({"question":"Which seat?","choices":["window","aisle"]})}]]
