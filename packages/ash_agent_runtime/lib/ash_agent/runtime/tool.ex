@@ -69,7 +69,14 @@ defmodule AshAgent.Runtime.Tool do
   @enforce_keys [:name, :run]
   defstruct @enforce_keys ++
               [:description, :timeout, parameters: %{"type" => "object"}, grace: 0] ++
-              [repeat: :never, recall?: false, asks?: false, agent?: false, shown: %{}, schema: nil]
+              [
+                repeat: :never,
+                recall?: false,
+                asks?: false,
+                agent?: false,
+                shown: %{},
+                schema: nil
+              ]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
