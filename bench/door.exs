@@ -1,12 +1,25 @@
 # What a door costs beside a subscriber of the session in the VM: CPU time of this VM, with whoever reads a socket in another process of the
 # system.
 #
-#     cd packages/ash_agent_web && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run ../../bench/door.exs
+#     cd packages/ash_agent_runtime && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run ../../bench/door.exs
 #
 # An answer of many pieces comes as fast as it is taken, and one piece a millisecond, as models send them at most. Schedulers that wait actively would count
 # as work, so they do not.
 
 Code.require_file("support/harness.exs", __DIR__)
+
+# Doors need nothing of their package's other parts, which need Ash and Phoenix.
+unless Code.ensure_loaded?(AshAgent.Door) do
+  sources =
+    Path.wildcard(
+      Path.expand("../packages/ash_agent_web/lib/ash_agent/{door.ex,door/**/*.ex}", __DIR__)
+    )
+
+  {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(sources)
+end
+
+unless Process.whereis(AshAgent.Door.Feed.Names),
+  do: {:ok, _pid} = AshAgent.Door.Application.start(:normal, [])
 
 defmodule AshAgent.Bench.Door.Model do
   @moduledoc false

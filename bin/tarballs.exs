@@ -74,7 +74,7 @@ defmodule Tarballs do
           {"ash_agent_runtime", ["ash_agent_context"]},
           {"ash_agent_test", ["ash_agent_runtime"]},
           {"ash_agent_resources", ["ash", "ash_agent_runtime", "spark", "splode"]},
-          {"ash_agent_web", ["ash_agent_resources", "phoenix_live_view"]}
+          {"ash_agent_web", ["ash_agent_resources"]}
         ] do
       package = Enum.find(packages, &(&1.name == name)) || raise "#{name} was not built"
       expect(Enum.sort(package.needed) == needed, "#{name} needs #{inspect(package.needed)}")

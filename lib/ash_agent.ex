@@ -43,7 +43,7 @@ defmodule AshAgent do
   | reach a model | `AshAgent.LLM`, with a client for each provider, such as `AshAgent.LLM.Anthropic` |
   | test without one | `AshAgent.LLM.Scripted` |
   | use the tools of MCP servers | `AshAgent.MCP` |
-  | look at stored and running conversations, also in a release | `AshAgent.Trace.Stored`, `AshAgent.Trace.Plug`, `mix ash_agent.trace` |
+  | look at stored and running conversations, also in a release | `AshAgent.Trace.Stored`, `mix ash_agent.trace` |
   | list what runs and waits, pause it, raise a limit | `AshAgent.Sessions.overview/2`, `mix ash_agent.sessions` |
   | send traces to a viewer | `AshAgent.Trace.Exporter` |
 
@@ -66,11 +66,12 @@ defmodule AshAgent do
   | give an agent Ash actions as tools | `AshAgent.Tools` |
   | have attributes that hold conversations | `AshAgent.Context.AshType`, `AshAgent.ChatContext.AshType`, `AshAgent.Context.Embedded` |
 
-  ## ash_agent_web: Phoenix LiveView
+  ## ash_agent_web: the browser, with Plug or Phoenix LiveView
 
   | to | use |
   |---|---|
   | serve conversations to `useChat` and other front ends | `AshAgent.Door`, `AshAgent.Door.Plug` |
+  | look at stored and running conversations in the browser | `AshAgent.Trace.Plug` |
   | have a chat in the browser | `AshAgent.Web`, `AshAgent.Web.Transcript` |
   | show Markdown of a model as safe HTML | `AshAgent.Web.Markdown` |
   """

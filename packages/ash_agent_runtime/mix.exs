@@ -84,7 +84,6 @@ defmodule AshAgentRuntime.MixProject do
         [
           {:finch, "~> 0.18", optional: true},
           {:opentelemetry_api, "~> 1.0", optional: true},
-          {:plug, "~> 1.14", optional: true},
           {:req, "~> 0.5", optional: true},
           {:telemetry, "~> 1.0", optional: true},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}

@@ -32,18 +32,16 @@ defmodule AshAgentWeb.MixProject do
   end
 
   # Doors need neither Phoenix nor Ash. In a checkout where Hex is missing, and no application has these, they are all there is.
-  defp whole?, do: Code.ensure_loaded?(Hex) or Mix.env() not in [:dev, :test, :prod]
+  defp whole?, do: Code.ensure_loaded?(Hex) or Mix.env() not in [:dev, :test]
 
-  @door ["lib/ash_agent/door.ex", "lib/ash_agent/door"]
-
-  defp elixirc_paths(env) do
-    cond do
-      not whole?() and env == :test -> @door ++ ["test/door/support"]
-      not whole?() -> @door
-      env in [:test, :integration] -> ["lib", "test/support", "test/door/support"]
-      true -> ["lib"]
-    end
+  defp elixirc_paths(:test) do
+    if whole?(),
+      do: ["lib", "test/support", "test/door/support"],
+      else: ["lib", "test/door/support"]
   end
+
+  defp elixirc_paths(:integration), do: ["lib", "test/support", "test/door/support"]
+  defp elixirc_paths(_env), do: ["lib"]
 
   # Where Hex is missing, Phoenix comes from the application that bin/integration is given.
   @libraries [:phoenix, :phoenix_html, :phoenix_live_view, :plug]
@@ -62,7 +60,8 @@ defmodule AshAgentWeb.MixProject do
     [below] ++
       if Code.ensure_loaded?(Hex) and Mix.env() != :integration do
         [
-          {:phoenix_live_view, "~> 1.0"},
+          {:phoenix_live_view, "~> 1.0", optional: true},
+          {:plug, "~> 1.14", optional: true},
           {:bandit, "~> 1.0", only: :test},
           {:floki, "~> 0.36", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
@@ -115,7 +114,8 @@ defmodule AshAgentWeb.MixProject do
       # Where the sources are is known when they are published.
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
-      extras: ~w(README.md guides/react.md CHANGELOG.md LICENSE),
+      extras:
+        ~w(README.md guides/react.md guides/what-clients-show.md guides/gateway.md CHANGELOG.md LICENSE),
       groups_for_extras: ["The project": ~r"(CHANGELOG|LICENSE)"]
     ]
   end

@@ -88,7 +88,7 @@ defmodule AshAgent.Door do
 
   Served are `input` with texts, images and files of a user, `model` (`:model`), `stream`, `background`, `previous_response_id`, `conversation` and `store: true`. Any other
   field, such as `instructions` and `tools`, is refused by its name with status 400, unless it asks for what there is anyway. The header `idempotency-key` makes a
-  request that is sent again one response.
+  request that is sent again one response, but a fork is made each time.
 
   The numbers of events belong to the process that gave them, which the end of the id in `response.created` names: with another one's numbers, the
   response comes as a whole.

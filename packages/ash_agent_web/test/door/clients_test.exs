@@ -307,6 +307,11 @@ defmodule AshAgent.Door.ClientsTest do
     end
   end
 
+  test "the guide has the table" do
+    guide = File.read!(Path.expand("../../guides/what-clients-show.md", __DIR__))
+    assert guide =~ Table.docs()
+  end
+
   test "the table has a row for each event" do
     named = for event <- Rows.events(), uniq: true, do: elem(event, 0)
     rows = for {event, _words, row} <- Table.rows(), is_list(row), do: event

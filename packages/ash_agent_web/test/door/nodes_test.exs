@@ -37,6 +37,35 @@ defmodule AshAgent.Door.NodesTest do
     end)
   end
 
+  test "the doors of two nodes have the same ids, and what one does not know comes as a whole",
+       context do
+    pair(context, fn at ->
+      stream = request("GET", ["ada-1", "stream"])
+      first = Task.async(fn -> at.(:here, :events_here, [say("ada-1", "wait")]) end)
+      at.(:here, :await_model, [])
+      second = Task.async(fn -> at.(:there, :events_here, [stream]) end)
+      Process.sleep(500)
+      at.(:here, :go, [])
+      [here, there] = Task.await_many([first, second], 60_000)
+      words = &text(Enum.map(&1, fn {_id, chunk} -> chunk end))
+      assert words.(here) == words.(there)
+
+      # What the second one began with is a snapshot, which is its own.
+      {own, same} = Enum.split_with(there, fn {id, _} -> id == nil or id =~ "-" end)
+      assert own != [] and length(same) > 2
+      assert same -- here == []
+
+      for {id, _} <- Enum.drop(same, -1), {behind, known} <- [{here, :here}, {there, :there}] do
+        rest = behind |> Enum.drop_while(&(elem(&1, 0) != id)) |> Enum.drop(1)
+        assert at.(known, :events_here, [back(id)]) == rest
+      end
+
+      {id, _} = Enum.find(own, fn {id, _} -> id end)
+      assert words.(at.(:here, :events_here, [back(id)])) == words.(here)
+      assert {nil, %{"type" => "start"}} = hd(at.(:here, :events_here, [back(id)]))
+    end)
+  end
+
   test "a node that dies in the middle of an answer leaves the stream to the next session",
        context do
     pair(context, fn at ->

@@ -4,7 +4,6 @@ defmodule AshAgent.Door.ResumeTest do
 
   import AshAgent.Door.Asks
 
-  alias AshAgent.Context.JSON
   alias AshAgent.{Door, Sessions}
   alias AshAgent.Door.{Feed, Mark, Play}
 
@@ -22,15 +21,6 @@ defmodule AshAgent.Door.ResumeTest do
     {200, _headers, {:stream, bytes}} = Door.call(door, request)
     bytes |> Enum.to_list() |> IO.iodata_to_binary() |> events()
   end
-
-  defp events(bytes) do
-    for block <- String.split(bytes, "\n\n", trim: true),
-        [_, id, json] <- [Regex.run(~r/\A(?:id: (\S+)\n)?data: (\{.*)\z/s, block)],
-        do: {if(id != "", do: id), JSON.decode!(json)}
-  end
-
-  defp back(id, path \\ ["ada-1", "stream"], opts \\ []),
-    do: request("GET", path, nil, [headers: [{"last-event-id", id}]] ++ opts)
 
   # An answer of many events: text, thinking, calls whose arguments come in pieces, failures, and text.
   defp long do
@@ -245,6 +235,31 @@ defmodule AshAgent.Door.ResumeTest do
     assert Enum.uniq(all) == [hd(all)]
     # The beginning is no event, and the pieces of the text have a template.
     assert :counters.get(:persistent_term.get(Counting), 1) == length(hd(all)) - 1 + 1
+  end
+
+  test "what goes wrong in a feed ends its streams with an error, and shows nothing", %{
+    door: door
+  } do
+    log =
+      ExUnit.CaptureLog.capture_log(fn ->
+        client = reader(door, say("ada-1", "wait"))
+        until(client, "two")
+        pids = for {_, pid, _, _} <- Supervisor.which_children(Feed.Supervisor), do: pid
+        # Of a session that is subscribed to, but nonsense.
+        {:ok, session} = Sessions.fetch_session(door.opts[:sessions], "ada-1")
+        %{subscribers: subscribers} = :sys.get_state(session)
+        [ref] = for {ref, %{pid: pid}} <- subscribers, pid in pids, do: ref
+        for pid <- pids, do: send(pid, {AshAgent.Session, ref, 1_000_000, {:delta, :secret}})
+
+        assert {_, %{"type" => "error", "errorText" => "unavailable" <> _}} =
+                 List.last(events(rest(client)))
+
+        send(await_model(), :go)
+      end)
+
+    assert log =~ "a process that streams a turn ended: "
+    refute log =~ "secret"
+    refute log =~ "one two"
   end
 
   ## Clients

@@ -4,7 +4,7 @@ defmodule AshAgent.Trace.Stored do
 
       bin/my_app rpc 'AshAgent.Trace.Stored.print(MyApp.store(), "user-17")'
 
-  `mix ash_agent.trace` does the same on the command line, and `AshAgent.Trace.Plug` in a browser. Nothing is claimed or changed, so you can look at
+  `mix ash_agent.trace` does the same on the command line, and `AshAgent.Trace.Plug` of `ash_agent_web` in a browser. Nothing is claimed or changed, so you can look at
   running conversations, as they were last written.
   """
 

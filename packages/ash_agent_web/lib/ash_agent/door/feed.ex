@@ -8,7 +8,10 @@ defmodule AshAgent.Door.Feed do
   # What one change of the session became is a batch of chunks. A chunk is `{seq, place, bytes}`, with its number in this feed and its place
   # in what the change became, or `{seq, place, {id, event, context, shape}}` for an event that each client has to write itself.
 
+  require Logger
+
   alias AshAgent.Door.{Mark, Reader, Stream, Template}
+  alias AshAgent.Runtime.Events
   alias AshAgent.Session
 
   #   * `stream` - what is heard of the session
@@ -56,7 +59,7 @@ defmodule AshAgent.Door.Feed do
   """
   def start(stream) do
     {client, ref} = {self(), make_ref()}
-    open = fn -> open(stream, client, ref) end
+    open = fn -> run(fn -> open(stream, client, ref) end) end
     {:ok, feed} = Task.Supervisor.start_child(__MODULE__.Supervisor, open)
     await(Process.monitor(feed), ref, {:error, :unavailable})
   end
@@ -120,6 +123,16 @@ defmodule AshAgent.Door.Feed do
   def leave(feed), do: send(feed, {:leave, self()})
 
   ## The process
+
+  # A crash report would have what people said.
+  defp run(fun) do
+    fun.()
+  catch
+    kind, reason ->
+      label = Events.label(kind, reason)
+      Logger.error("a process that streams a turn ended: #{inspect(label)}")
+      exit({:shutdown, label})
+  end
 
   defp open(stream, client, ref) do
     monitor = Process.monitor(client)

@@ -72,6 +72,17 @@ defmodule AshAgent.Door.Asks do
     for "data: {" <> json <- lines, do: JSON.decode!("{" <> json)
   end
 
+  @doc "The events with their ids: `{id, chunk}`."
+  def events(sent) do
+    for block <- String.split(sent, "\n\n", trim: true),
+        [_, id, json] <- [Regex.run(~r/\A(?:id: (\S+)\n)?data: (\{.*)\z/s, block)],
+        do: {if(id != "", do: id), JSON.decode!(json)}
+  end
+
+  @doc "A request to go on behind an event."
+  def back(id, path \\ ["ada-1", "stream"], opts \\ []),
+    do: request("GET", path, nil, [headers: [{"last-event-id", id}]] ++ opts)
+
   def text(chunks),
     do: for(%{"type" => "text-delta", "delta" => text} <- chunks, into: "", do: text)
 

@@ -71,6 +71,12 @@ defmodule AshAgent.Door.Play do
     :persistent_term.get({__MODULE__, :port})
   end
 
+  @doc "Asks this node's door, and returns the events with their ids."
+  def events_here(request) do
+    {200, _headers, {:stream, bytes}} = Door.call(door(__MODULE__, Asks.port(), ai: 7), request)
+    bytes |> Enum.to_list() |> IO.iodata_to_binary() |> Asks.events()
+  end
+
   @doc "Waits until the model waits, lets it go on, and returns the PID of the VM."
   def await_model do
     if Process.whereis(:the_model) do

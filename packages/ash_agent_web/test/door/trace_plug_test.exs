@@ -1,5 +1,5 @@
 defmodule AshAgent.Trace.PlugTest do
-  # Without Plug, a stand-in for the two functions of it that are called is loaded for the whole VM. With it, see test/integration.
+  # Without Plug, a stand-in for the two functions of it that are called is loaded for the whole VM.
   use ExUnit.Case, async: false
 
   alias AshAgent.{Context, LLM, Session, Store}
@@ -42,7 +42,11 @@ defmodule AshAgent.Trace.PlugTest do
   end
 
   defp get(query, opts, method \\ "GET") do
-    conn = %{method: method, query_string: query, resp_headers: []}
+    conn =
+      if Code.ensure_loaded?(Plug.Test),
+        do: apply(Plug.Test, :conn, [method, "/?" <> query]),
+        else: %{method: method, query_string: query, resp_headers: []}
+
     opts = AshAgent.Trace.Plug.init(Keyword.put_new(opts, :allow?, fn _conn -> true end))
     AshAgent.Trace.Plug.call(conn, opts)
   end
