@@ -6,6 +6,7 @@ defmodule AshAgent.Demo.Serve do
   @moduledoc false
 
   alias AshAgent.{Context, Door, LLM, Sessions, Store}
+  alias AshAgent.Runtime.AskUser
 
   @prompt "You book trains."
 
@@ -20,9 +21,15 @@ defmodule AshAgent.Demo.Serve do
     # Everybody on this machine is the same person here.
     identify = fn %{asks: id} -> {:ok, %{conversation: id, by: "you"}} end
     hosts = for host <- ["127.0.0.1", "localhost"], do: "http://#{host}:#{port}"
-    door = Door.new(sessions: __MODULE__, identify: identify, origins: hosts)
-    page = {"text/html; charset=utf-8", File.read!(Path.join(__DIR__, "serve.html"))}
-    {:ok, _} = Door.Server.start_link(door: door, port: port, files: %{"/" => page})
+    door = Door.new(sessions: __MODULE__, identify: identify, origins: hosts, ai: 7)
+    read = &File.read!(Path.join([__DIR__, "page", &1]))
+
+    files = %{
+      "/" => {"text/html; charset=utf-8", read.("index.html")},
+      "/chat.js" => {"text/javascript; charset=utf-8", read.("chat.js")}
+    }
+
+    {:ok, _} = Door.Server.start_link(door: door, port: port, files: files)
 
     IO.puts(
       "http://127.0.0.1:#{port} has a page, and /api/chat is for useChat. Ctrl-C twice ends it."
@@ -38,8 +45,12 @@ defmodule AshAgent.Demo.Serve do
         {:ok, %{content: "I'll look for a train.", tool_calls: calls}}
 
       1 ->
-        calls = [call("book_train", %{"train" => "EC 173"})]
-        {:ok, %{content: "The EC 173 leaves at 12:58. Shall I book it?", tool_calls: calls}}
+        question = %{"question" => "Which seat?", "choices" => ["window", "aisle"]}
+        {:ok, %{content: "The EC 173 leaves at 12:58.", tool_calls: [call("ask_user", question)]}}
+
+      2 ->
+        calls = [call("book_train", %{"train" => "EC 173", "seat" => seat(context)})]
+        {:ok, %{content: "Shall I book it?", tool_calls: calls}}
 
       _booked_or_not ->
         results = Context.get_iteration(context, context.current_iteration - 1).tool_calls
@@ -55,13 +66,21 @@ defmodule AshAgent.Demo.Serve do
     end
   end
 
+  defp seat(context) do
+    case Context.get_iteration(context, context.current_iteration - 1).tool_calls do
+      [%{result: {:ok, seat}}] -> seat
+      _not_answered -> "any"
+    end
+  end
+
   defp call(name, arguments),
     do: %{id: "#{name}_#{System.unique_integer([:positive])}", name: name, arguments: arguments}
 
   defp tools do
     %{
       "find_train" => fn _ -> {:ok, %{"train" => "EC 173", "leaves" => "12:58"}} end,
-      "book_train" => fn %{"train" => train} -> {:ok, "#{train} is booked"} end
+      "ask_user" => AskUser.tool(),
+      "book_train" => fn %{"train" => train, "seat" => seat} -> {:ok, "#{train}, #{seat}"} end
     }
   end
 

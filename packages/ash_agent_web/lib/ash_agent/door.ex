@@ -1,7 +1,9 @@
 defmodule AshAgent.Door do
   @schema AshAgent.Options.schema([
-            {:sessions, :atom, [required: true],
+            {:sessions, {:or, [:atom, nil]}, [type_doc: "`t:atom/0`"],
              "the name of an `AshAgent.Sessions`, on this node. The conversations' sessions may be on others."},
+            {:resource, {:or, [:atom, nil]}, [type_doc: "`t:module/0`"],
+             "instead of them, the Ash resource with `AshAgent.Conversation`, see below."},
             {:identify, {:fun, 1}, [required: true], "who asks, see above."},
             {:protocol, {:in, [:ai_sdk, :ag_ui, :responses]},
              [type_doc: "`:ai_sdk`, `:ag_ui` or `:responses`", default: :ai_sdk],
@@ -21,6 +23,10 @@ defmodule AshAgent.Door do
             {:when_running, {:in, [:refuse, :steer]},
              [type_doc: "`:refuse` or `:steer`", default: :refuse],
              "what a message does that comes while a turn runs: status 409, or it goes into that turn."},
+            {:page_tools, {:list, :string}, [default: []],
+             "the names of tools that a page of AG-UI runs itself. They are tools of the sessions, made with `AshAgent.Runtime.AskUser.tool/1`."},
+            {:state, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of the context"],
+             "makes what pages show beside the conversation, such as a plan: a map that is sent when it has changed. Nothing of a page's own state is read."},
             {:max_bytes, :pos_integer, [default: 4_000_000], "how long a body may be."},
             {:max_files, :non_neg_integer, [default: 10], "how many files a message may have."},
             {:max_turns, :pos_integer, [default: 100],
@@ -47,6 +53,7 @@ defmodule AshAgent.Door do
   | `GET /ID/stream` | streams the turn that runs, from its beginning; status 204 where none does |
   | `GET /ID/messages` | the conversation as JSON, as the client keeps its messages |
   | `POST /ID/stop` | cancels the turn |
+  | `GET /capabilities` | of AG-UI: what of the protocol is served, as its `AgentCapabilities` |
 
   A turn belongs to the session, not to the connection. A page that is closed stops nothing, and whoever comes in the middle gets
   everything: another tab, another person, the same page after its network was gone. If the node of the session dies, the stream goes on
@@ -112,6 +119,22 @@ defmodule AshAgent.Door do
 
   An error has a kind and an id, `{"error": {"kind": "busy", "id": "…"}}`, and the log has the same id. In a stream it is `kind (id)`.
 
+  ## Conversations in Ash
+
+  With `resource: MyApp.Chat.Conversation` instead of `:sessions`, everything that a page asks for is one of the resource's actions: the record is read
+  with the identity's `:actor` and `:tenant`, and then `:say`, `:approve`, `:deny`, `:answer`, `:resume`, `:cancel` or `:rewind` is called. So its policies decide who sees and
+  does what, and the tools of a turn run as who asked for it, whoever approves. What a policy refuses is answered as if it did not exist.
+
+      def identify(%{assigns: %{current_user: user}, asks: id}), do: {:ok, %{conversation: id, actor: user, tenant: user.org_id}}
+
+  `conversation` is the record's id. An identity without it and with `start: attributes` lets the first message create the record with the action
+  `:start`. `context: map` is the context of the actions, such as `%{shared: %{locale: "de"}}`, and `metadata: map` goes to `:say`. An action of your own without
+  an argument that something needs, such as `edited`, makes that an error with the kind `not_served`. For clients of `:responses`, `start` is how new conversations
+  begin, and with `forks` in the request, what the action `:fork` gets besides `source_id` and `iteration`.
+
+  Clients of a turn share what is written of it, but each of them is asked about its own right to read: when it comes, and when the turn goes on in another
+  session.
+
   ## What is sent
 
   #{AshAgent.Door.Table.docs()}
@@ -124,14 +147,24 @@ defmodule AshAgent.Door do
 
   require Logger
 
-  alias AshAgent.{Context, Session, Sessions}
+  alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.{AGUI, AISDK, Client, Mark, Reader, Responses, Stream}
+  alias AshAgent.Door.{AGUI, AISDK, Client, Input, Mark, Reader, Responses, Source, Stream}
 
   @protocols %{ai_sdk: AISDK, ag_ui: AGUI, responses: Responses}
 
-  @derive {Inspect, only: [:sessions]}
-  @enforce_keys [:sessions, :identify, :protocol, :opts, :hosts, :heartbeat, :patience, :report]
+  @derive {Inspect, only: [:place]}
+  @enforce_keys [
+    :source,
+    :place,
+    :identify,
+    :protocol,
+    :opts,
+    :hosts,
+    :heartbeat,
+    :patience,
+    :report
+  ]
   defstruct @enforce_keys
 
   @typedoc "A door, see `new/1`."
@@ -167,6 +200,8 @@ defmodule AshAgent.Door do
     busy: 409,
     paused: 409,
     not_waiting: 409,
+    no_actor: 409,
+    not_all_answered: 409,
     too_large: 413,
     content_type: 415,
     unavailable: 503
@@ -199,17 +234,25 @@ defmodule AshAgent.Door do
           "a door needs :origins or :hosts: the names under which it is reached"
         )
 
-    own = opts |> Keyword.take([:sessions, :identify, :heartbeat, :patience]) |> Map.new()
-    protocol = @protocols[opts[:protocol]]
+    own = opts |> Keyword.take([:identify, :heartbeat, :patience]) |> Map.new()
+    {source, place} = source(opts[:sessions], opts[:resource])
 
     fields = %{
-      protocol: protocol,
+      source: source,
+      place: place,
+      protocol: @protocols[opts[:protocol]],
       hosts: Enum.map(hosts, &String.downcase/1),
       report: &__MODULE__.report/1
     }
 
     struct!(__MODULE__, own |> Map.merge(fields) |> Map.put(:opts, opts))
   end
+
+  defp source(name, nil) when name != nil, do: {Source.Sessions, name}
+  defp source(nil, resource) when resource != nil, do: {Source.Ash, resource}
+
+  defp source(_sessions, _resource),
+    do: raise(ArgumentError, "a door needs either :sessions or :resource")
 
   defp host(origin) do
     case URI.parse(origin) do
@@ -242,18 +285,29 @@ defmodule AshAgent.Door do
   def call(%__MODULE__{} = door, %{method: _, path: _, headers: _, body: _} = request) do
     with {:ok, action} <- route(door, request),
          :ok <- check_site(door, request),
-         {:ok, asks, order, run} <- read(door, action, request),
-         {:ok, identity} <- identify(door, Map.put(request, :asks, asks)),
-         door = put_opts(door, run: run, since: since(request), request: request),
-         {:ok, response} <- act(door, order, identity) do
+         {:ok, response} <- answer(door, action, request) do
       response
     else
       {:error, kind} -> refuse(door, kind)
     end
   end
 
+  # They are the same for everybody.
+  defp answer(door, :capabilities, _request),
+    do: {:ok, json(200, door.protocol.capabilities(door.opts))}
+
+  defp answer(door, action, request) do
+    with {:ok, asks, order, run} <- read(door, action, request),
+         {:ok, identity} <- identify(door, Map.put(request, :asks, asks)) do
+      door |> put_opts(run: run, since: since(request), request: request) |> act(order, identity)
+    end
+  end
+
   # What the protocol is told of a request.
   defp put_opts(door, opts), do: %{door | opts: opts ++ door.opts}
+
+  defp route(%{protocol: AGUI}, %{method: "GET", path: ["capabilities"]}),
+    do: {:ok, :capabilities}
 
   defp route(_door, %{method: "POST", path: []}), do: {:ok, :post}
   defp route(_door, %{path: []}), do: {:error, :method}
@@ -363,33 +417,39 @@ defmodule AshAgent.Door do
 
   defp id?(id), do: is_binary(id) and byte_size(id) in 1..200 and String.valid?(id)
 
-  defp identify(%{identify: identify}, request) do
+  defp identify(%{identify: identify, source: source}, request) do
     case identify.(request) do
-      {:ok, %{conversation: id} = identity} when is_binary(id) -> {:ok, identity}
-      {:error, :unauthenticated} -> {:error, :unauthenticated}
-      _nobody -> {:error, :not_found}
+      {:ok, %{conversation: id} = identity} when is_binary(id) ->
+        {:ok, identity}
+
+      {:ok, %{start: %{}} = identity}
+      when source == Source.Ash and not is_map_key(identity, :conversation) ->
+        {:ok, identity}
+
+      {:error, :unauthenticated} ->
+        {:error, :unauthenticated}
+
+      _nobody ->
+        {:error, :not_found}
     end
   end
 
   ## What is done
 
-  defp act(door, :stop, %{conversation: id}) do
-    case attempt(fn -> Sessions.cancel(door.sessions, id) end) do
-      :ok -> {:ok, json(200, %{})}
-      error -> failure(error)
-    end
+  defp act(door, :stop, identity) do
+    with :ok <- ask(door, :stop, [identity]), do: {:ok, json(200, %{})}
   end
 
-  defp act(door, :messages, %{conversation: id}) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+  defp act(door, :messages, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
       Stream.close(stream)
       messages = door.protocol.messages(stream.context, stream.status == :running, door.opts)
       {:ok, json(200, messages)}
     end
   end
 
-  defp act(door, :stream, %{conversation: id}) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
+  defp act(door, :stream, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
       case rest(stream, door.opts[:since]) do
         {:ok, bytes} ->
           {:ok, stream(door, bytes)}
@@ -407,30 +467,35 @@ defmodule AshAgent.Door do
   defp act(door, {:say, message, input}, identity),
     do: say_once(door, "ui:" <> message, input, identity)
 
-  defp act(%{opts: opts} = door, {:respond, input}, %{conversation: id} = identity) do
+  defp act(%{opts: opts} = door, {:respond, input}, identity) do
     key = "resp:" <> response_key(opts[:request])
-    run = Map.merge(opts[:run], %{conversation: id, key: key})
+    run = Map.merge(opts[:run], %{conversation: identity[:conversation], key: key})
     respond(put_opts(door, run: run, when_running: :refuse), key, input, identity, run.after)
   end
 
-  defp act(door, :response, %{conversation: id}) do
+  defp act(door, :response, identity) do
     run = door.opts[:run]
 
-    with {:ok, stream} <- Stream.open(door, id, Reader.new({:key, run.key})) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, run.key})) do
       found? = Reader.first(stream.reader, stream.context) != nil
 
       cond do
-        not found? and stream.status != :running -> close(stream, {:error, :not_found})
-        run.stream -> {:ok, stream(door, resumed(stream, door.opts[:since]))}
-        true -> close(stream, {:ok, json(200, response(stream))})
+        not found? and stream.status != :running and not Stream.waits?(stream) ->
+          close(stream, {:error, :not_found})
+
+        run.stream ->
+          {:ok, stream(door, resumed(stream, door.opts[:since]))}
+
+        true ->
+          close(stream, {:ok, json(200, response(stream))})
       end
     end
   end
 
-  defp act(door, :cancel, %{conversation: id} = identity) do
+  defp act(door, :cancel, identity) do
     run = door.opts[:run]
 
-    with {:ok, stream} <- Stream.open(door, id, Reader.new({:key, run.key})) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, run.key})) do
       open? = stream.status == :running or match?({:paused, _}, stream.status)
 
       if open? and
@@ -449,9 +514,10 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp act(door, {:decide, answers}, %{conversation: id} = identity) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new(:current)) do
-      case decide(stream, answers, identity) do
+  # What tools of the page returned, and decisions.
+  defp act(door, {kind, answers}, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
+      case decide(Stream.skip(stream), kind, answers) do
         {:ok, bytes} ->
           {:ok, stream(door, bytes)}
 
@@ -475,8 +541,8 @@ defmodule AshAgent.Door do
   defp respond(door, key, input, identity, nil), do: say_once(door, key, input, identity)
 
   # It follows a response: in its conversation, or if something was said there since, in another one that goes on from it.
-  defp respond(door, key, input, %{conversation: id} = identity, previous) do
-    with {:ok, stream} <- Stream.open(door, id, Reader.new({:key, key})) do
+  defp respond(door, key, input, identity, previous) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, key})) do
       range = Context.find_turn(stream.context, :idempotency_key, previous)
       last? = match?({_first, last} when last == stream.context.current_iteration, range)
       again? = Reader.first(stream.reader, stream.context) != nil
@@ -486,39 +552,30 @@ defmodule AshAgent.Door do
           close(stream, {:error, {:previous_response_not_found, "previous_response_id"}})
 
         again? ->
-          say(stream, key, input, identity)
+          say(stream, key, input)
 
         last? and stream.status == :running ->
           close(stream, {:error, :busy})
 
         last? ->
-          with {:error, :moved} <- say(stream, key, input, identity),
-               do: fork(door, key, input, id, range)
+          with {:error, :moved} <- say(stream, key, input),
+               do: fork(door, key, input, identity, range)
 
         true ->
-          close(stream, fork(door, key, input, id, range))
+          close(stream, fork(door, key, input, identity, range))
       end
     end
   end
 
   # Whose conversation it is, and what it is called, the application says.
-  defp fork(%{opts: opts} = door, key, input, id, {_first, last}) do
+  defp fork(%{opts: opts} = door, key, input, %{conversation: id} = identity, {_first, last}) do
     request = Map.merge(opts[:request], %{asks: nil, forks: id})
 
-    with {:ok, %{conversation: fork} = identity} <- identify(door, request),
-         true <- fork != id || {:error, :fork_not_served},
-         {:ok, _context} <- attempt(fn -> Sessions.fork(door.sessions, id, fork, to: last) end) do
-      run = Map.merge(opts[:run], %{conversation: fork, after: nil})
-      say_once(put_opts(door, run: run), key, input, identity)
-    else
-      {:error, {:store_error, :exists}} ->
-        {:error, :fork_not_served}
-
-      {:error, kind} when kind in [:fork_not_served, :not_found, :unauthenticated] ->
-        {:error, kind}
-
-      error ->
-        failure(error)
+    with {:ok, fork} <- identify(door, request),
+         true <- fork[:conversation] != id || {:error, :fork_not_served},
+         {:ok, fork} <- ask(door, :fork, [identity, fork, last]) do
+      run = Map.merge(opts[:run], %{conversation: fork.conversation, after: nil})
+      say_once(put_opts(door, run: run), key, input, fork)
     end
   end
 
@@ -572,7 +629,7 @@ defmodule AshAgent.Door do
     with :unknown <- Client.since(stream, turn, since),
          false <- stream.status == :running and Context.turn_start(context) == turn,
          {_first, _last} = range <- Reader.range(context, turn),
-         {:ok, whole} <- Stream.open(door, stream.conversation, Reader.new(range)) do
+         {:ok, whole} <- Stream.open(door, stream.identity, Reader.new(range)) do
       Stream.close(stream)
       {:ok, Stream.bytes(whole)}
     else
@@ -584,19 +641,19 @@ defmodule AshAgent.Door do
   ## Saying
 
   # A message that was said already is not said again: who asks gets what came of it.
-  defp say_once(door, key, input, %{conversation: id} = identity) do
-    case Stream.open(door, id, Reader.new({:key, key})) do
-      {:ok, stream} -> say(stream, key, input, identity)
+  defp say_once(door, key, input, identity) do
+    case Stream.open(door, identity, Reader.new({:key, key})) do
+      {:ok, stream} -> say(stream, key, input)
       {:error, :not_found} -> start(door, key, input, identity)
       error -> error
     end
   end
 
-  defp say(%{door: door, context: context, status: status} = stream, key, input, identity) do
+  defp say(%{door: door, context: context, status: status} = stream, key, input) do
     said =
       if Context.find_turn(context, :idempotency_key, key),
         do: {:ok, %{stream | door: put_opts(door, again?: true)}},
-        else: say(stream, key, input, identity, status)
+        else: say(stream, key, input, status)
 
     with {:ok, stream} <- said do
       {:ok, answer(stream)}
@@ -607,26 +664,28 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp say(%{door: door} = stream, key, input, %{conversation: id} = identity, :running) do
-    steer = fn -> Sessions.steer(door.sessions, id, input, key: key) end
+  defp say(%{door: door, identity: identity} = stream, key, input, :running) do
+    steer = fn -> ask(door, :steer, [identity, input, key]) end
 
-    case if(door.opts[:when_running] == :steer, do: attempt(steer), else: {:error, :busy}) do
+    case if(door.opts[:when_running] == :steer, do: steer.(), else: {:error, :busy}) do
       :ok -> {:ok, stream}
       # The turn has just ended.
-      {:error, :idle} -> say(stream, key, input, identity, :idle)
-      error -> failure(error)
+      {:error, :idle} -> say(stream, key, input, :idle)
+      error -> error
     end
   end
 
   # A session that waits for decisions refuses it.
-  defp say(%{door: door} = stream, key, input, identity, _idle_or_paused) do
-    with {:ok, _ref} <- prompt(door, key, input, identity),
+  defp say(%{door: door, identity: identity} = stream, key, input, _idle_or_paused) do
+    with {:ok, _identity} <- prompt(door, key, input, identity),
          do: {:ok, %{stream | status: :running}}
   end
 
-  defp start(door, key, input, %{conversation: id} = identity) do
-    with {:ok, _ref} <- prompt(door, key, input, identity),
-         {:ok, stream} <- Stream.open(door, id, Reader.new({:key, key})) do
+  # Its id may be known only now.
+  defp start(door, key, input, identity) do
+    with {:ok, %{conversation: id} = identity} <- prompt(door, key, input, identity),
+         door = put_opts(door, run: Map.put(door.opts[:run], :conversation, id)),
+         {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, key})) do
       {:ok, answer(stream)}
     end
   end
@@ -649,70 +708,76 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp prompt(door, key, input, %{conversation: id} = identity) do
-    own = for {name, map} <- identity, name in [:runtime_context, :metadata], do: {name, map}
-    opts = [key: key, after: door.opts[:run][:after]] ++ own
-
-    # With its key, it is said once.
-    Stream.again(fn ->
-      with {:error, _reason} = error <-
-             attempt(fn -> Sessions.prompt_async(door.sessions, id, input, opts) end),
-           do: failure(error)
-    end)
-  end
+  # With its key, it is said once.
+  defp prompt(door, key, input, identity),
+    do: Stream.again(fn -> ask(door, :say, [identity, input, key, door.opts[:run][:after]]) end)
 
   ## Deciding
 
+  # For calls as the page had them, which is all that an id of theirs stands for.
+  defp decide(%{reader: reader, context: context} = stream, :results, results) do
+    answers =
+      for {block, name, arguments, content} <- results,
+          {approval, _call} <- [Reader.find_question(reader, context, block, name, arguments)],
+          name in stream.door.opts[:page_tools],
+          do: Input.answered(approval, content)
+
+    with {:ok, answers} <- Input.each(answers, & &1), do: decide(stream, :decide, answers)
+  end
+
   # A page sends again what it has sent, with what is new.
-  defp decide(%{status: {:paused, _calls}, context: context} = stream, answers, identity) do
+  defp decide(%{status: {:paused, _calls}, context: context} = stream, :decide, answers) do
     {asked, decided} = {Reader.asked(context), Reader.decided(context)}
     new = Enum.reject(answers, fn {id, verdict, _reason} -> decided[id] == verdict end)
     ids = for {id, _verdict, _reason} <- new, do: id
+    waiting = Reader.waiting(stream.reader, context)
 
-    if new != [] and Enum.uniq(ids) == ids and Enum.all?(ids, &is_map_key(asked, &1)),
-      do: decide(stream, new, asked, identity),
-      else: {:error, :not_waiting}
+    cond do
+      new == [] or Enum.uniq(ids) != ids or not Enum.all?(ids, &is_map_key(asked, &1)) ->
+        {:error, :not_waiting}
+
+      not stream.door.protocol.answers_all?(waiting, new, stream.door.opts) ->
+        {:error, :not_all_answered}
+
+      true ->
+        decide_all(stream, new, asked)
+    end
   end
 
-  defp decide(_running_or_idle, _answers, _identity), do: {:error, :not_waiting}
+  defp decide(_running_or_idle, _kind, _answers), do: {:error, :not_waiting}
 
-  defp decide(%{session: session} = stream, answers, asked, identity) do
+  defp decide_all(%{door: door, identity: identity} = stream, answers, asked) do
     decided =
-      attempt(fn ->
-        Enum.find_value(answers, :ok, fn {approval, verdict, reason} ->
-          with :ok <- decide_one(session, verdict, asked[approval], reason, identity[:by]),
-               do: nil
-        end)
+      Enum.find_value(answers, :ok, fn {approval, verdict, reason} ->
+        answer =
+          ask(door, :decide, [identity, asked[approval], fit(verdict, asked[approval]), reason])
+
+        if answer != :ok, do: answer
       end)
 
+    # The turn goes on when all of its calls are decided. What the decisions made of them is told.
     with :ok <- decided,
-         {:paused, calls} <- attempt(fn -> Session.status(session) end),
-         :ok <- if(calls == [], do: resume(session), else: :ok) do
-      {:ok,
-       if(calls == [], do: stream |> Stream.skip() |> Stream.bytes(), else: Stream.paused(stream))}
-    else
-      {:error, %Context.Error{}} -> {:error, :not_waiting}
-      error -> failure(error)
+         {:ok, stream} <- Stream.reopen(stream) do
+      going_on = if stream.status == {:paused, []}, do: ask(door, :resume, [identity])
+
+      case going_on do
+        nil -> {:ok, Stream.bytes(stream)}
+        :ok -> {:ok, Stream.bytes(%{stream | status: :running})}
+        error -> close(stream, error)
+      end
     end
   end
 
-  # The arguments are those of the approval's id.
-  defp decide_one(session, :approve, %{id: id, arguments: arguments}, _reason, by),
-    do: Session.approve(session, id, arguments: arguments, by: by)
+  # An object is an answer to a form. For any other question it is a text.
+  defp fit({:answer, %{} = answer}, %{arguments: arguments})
+       when not is_map_key(arguments, "form"),
+       do: {:answer, JSON.encode(answer)}
 
-  # Other arguments are a decision of their own about these.
-  defp decide_one(session, {:edit, edited}, %{id: id, arguments: arguments}, _reason, by),
-    do: Session.approve(session, id, arguments: arguments, edited: edited, by: by)
+  defp fit(verdict, _call), do: verdict
 
-  defp decide_one(session, :deny, %{id: id, arguments: arguments}, reason, by),
-    do: Session.deny(session, id, reason, arguments: arguments, by: by)
-
-  defp resume(session) do
-    case attempt(fn -> Session.resume_async(session) end) do
-      {:ok, _ref} -> :ok
-      error -> error
-    end
-  end
+  # Of the source of conversations.
+  defp ask(%{source: source, place: place}, function, arguments),
+    do: attempt(fn -> apply(source, function, [place | arguments]) end)
 
   # In a process of its own, which gets the session's messages, and whose end stops nothing.
   defp attempt(fun) do
@@ -730,14 +795,6 @@ defmodule AshAgent.Door do
       _slow -> {:error, :unavailable}
     end
   end
-
-  defp failure({:error, kind}) when kind in [:busy, :moved, :paused, :not_waiting],
-    do: {:error, kind}
-
-  defp failure({:error, kind}) when kind in [:full, :too_large], do: {:error, :busy}
-  defp failure({:error, %Sessions.Error{reason: :not_found}}), do: {:error, :not_found}
-  defp failure({:error, %Context.Error{}}), do: {:error, :invalid_messages}
-  defp failure(_error), do: {:error, :unavailable}
 
   ## Responses
 

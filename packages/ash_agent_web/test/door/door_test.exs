@@ -232,7 +232,7 @@ defmodule AshAgent.DoorTest do
       resume = &post.(%{resume: [Map.merge(%{interruptId: "i", status: "resolved"}, &1)]})
 
       table = [
-        {post.(%{tools: [%{name: "alert", description: "d"}]}),
+        {post.(%{tools: [%{name: "other", description: "d"}]}),
          {422, "tools_of_pages_not_served"}},
         {post.(%{threadId: nil}), {404, "not_found"}},
         {post.(%{runId: nil}), {422, "invalid_body"}},
@@ -356,7 +356,42 @@ defmodule AshAgent.DoorTest do
             runId: "r",
             messages: [],
             resume: [
-              %{interruptId: "i", status: "resolved", payload: %{approved: true, editedArgs: %{}}}
+              %{
+                interruptId: "i",
+                status: "resolved",
+                payload: %{approved: true, editedArgs: %{}}
+              },
+              %{interruptId: "j", status: "resolved", payload: %{answer: "a"}}
+            ]
+          },
+          %{
+            id: "ada-1",
+            messages: [
+              %{
+                id: "a",
+                role: "assistant",
+                parts: [
+                  %{type: "step-start"},
+                  %{
+                    state: "output-available",
+                    output: "a",
+                    callProviderMetadata: %{ashAgent: %{question: "q"}}
+                  }
+                ]
+              }
+            ]
+          },
+          %{
+            threadId: "ada-1",
+            runId: "r",
+            tools: [%{name: "alert"}],
+            messages: [
+              %{
+                id: "a",
+                role: "assistant",
+                toolCalls: [%{id: "1.0.c0", function: %{name: "alert", arguments: "{}"}}]
+              },
+              %{id: "t", role: "tool", toolCallId: "1.0.c0", content: "seen"}
             ]
           }
         ]

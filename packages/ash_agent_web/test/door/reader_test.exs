@@ -292,14 +292,22 @@ defmodule AshAgent.Door.ReaderTest do
     assert [{:person, _, _}, {:answer, 1, events}] = Reader.history(placed, false, 10)
     assert {:result, "1.0.c0", "green"} in events
     assert Reader.outcome(placed, :idle) == :answered
+    assert [{:waits, "1.0.c0"}] = for({:waits, _} = waits <- events, do: waits)
     # Another turn has no such call.
     other = says |> Context.add_user_message("two") |> Context.add_assistant_message("Yes?")
     {:ok, other} = Context.Calls.arrive(other, "a", {:ok, "green"})
 
-    {events, _reader} =
-      read(Reader.new(:current), [{:context, Context.Calls.place_arrivals(other)}])
-
+    placed = Context.Calls.place_arrivals(other)
+    {events, reader} = read(Reader.new(:current), [{:context, other}, {:context, placed}])
     assert for({:result, _, _} = result <- events, do: result) == []
+    # It is told where it has its place, and once.
+    assert [{:arrived, "1.0.c0", "look", {:ok, "green"}}] =
+             for({:arrived, _, _, _} = a <- events, do: a)
+
+    assert {[], _} = Reader.read(reader, {:context, placed})
+    assert [_, {:answer, 1, one}, _, {:answer, _, two}] = Reader.history(placed, false, 10)
+    assert {:result, "1.0.c0", "green"} in one
+    assert {:arrived, "1.0.c0", "look", {:ok, "green"}} in two
   end
 
   test "how a turn ended that nobody heard the end of" do

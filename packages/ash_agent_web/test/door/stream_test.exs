@@ -246,7 +246,7 @@ defmodule AshAgent.Door.StreamTest do
     test = self()
 
     spawn_link(fn ->
-      {:ok, stream} = Door.Stream.open(door, "ada-1", reader)
+      {:ok, stream} = Door.Stream.open(door, %{conversation: "ada-1"}, reader)
       send(test, {:opened, self()})
 
       send(

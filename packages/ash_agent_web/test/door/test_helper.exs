@@ -1,3 +1,3 @@
 alias AshAgent.TestSupport.Integrations
 
-Integrations.start([plug: Plug.Test], [])
+Integrations.start([plug: Plug.Test], chromium: AshAgent.TestSupport.Browser.executable())

@@ -188,6 +188,23 @@ defmodule AshAgent.Web.Page.PlainChat do
   end
 end
 
+defmodule AshAgent.Web.Page.HiddenChat do
+  @moduledoc false
+  # Whoever may read a conversation need not read its words.
+  use AshAgent.Web.Page
+
+  field_policies do
+    field_policy :transcript do
+      forbid_if(actor_attribute_equals(:role, :reader))
+      authorize_if(always())
+    end
+
+    field_policy :* do
+      authorize_if(always())
+    end
+  end
+end
+
 defmodule AshAgent.Web.Page.Domain do
   @moduledoc false
   use Ash.Domain, validate_config_inclusion?: false
@@ -196,6 +213,7 @@ defmodule AshAgent.Web.Page.Domain do
     resource(AshAgent.Web.Page.Chat)
     resource(AshAgent.Web.Page.EditedChat)
     resource(AshAgent.Web.Page.PlainChat)
+    resource(AshAgent.Web.Page.HiddenChat)
   end
 end
 

@@ -54,7 +54,6 @@ defmodule AshAgent.Conversation.Answers do
   use AshAgent.Arguments
 
   alias AshAgent.Conversation.Info
-  alias AshAgent.Conversation.Iteration.Content
 
   defmacro __using__(opts) do
     quote do
@@ -90,7 +89,7 @@ defmodule AshAgent.Conversation.Answers do
   def authorize(resource, id, context) when is_atom(resource) and is_map(context) do
     resource = Info.check!(resource)
     tenant = context[:tenant]
-    load = if Content.policies?(resource), do: [:transcript], else: []
+    load = if Info.hides_transcript?(resource), do: [:transcript], else: []
     opts = [actor: context[:actor], tenant: tenant, authorize?: true, load: load]
 
     case Ash.get(resource, id, opts) do

@@ -10,6 +10,8 @@ defmodule AshAgent.Conversation.Application do
       for name <- [AshAgent.Conversation.Sessions, AshAgent.Conversation.Waiting],
           do: Supervisor.child_spec({DynamicSupervisor, name: name}, id: name)
 
-    Supervisor.start_link(children, strategy: :one_for_one)
+    # What began here, and may have no session yet.
+    begun = {Registry, keys: :duplicate, name: AshAgent.Conversation.Begun}
+    Supervisor.start_link([begun | children], strategy: :one_for_one)
   end
 end

@@ -138,6 +138,13 @@ defmodule AshAgent.Conversation.Info do
   def mark_extended(dsl), do: Transformer.persist(dsl, @extended, true)
 
   @doc false
+  # Returns true if a field policy may hide the transcript, and with it all that has its words.
+  def hides_transcript?(resource) do
+    Ash.Policy.Authorizer in Ash.Resource.Info.authorizers(resource) and
+      Ash.Policy.Info.field_policies_for_field(resource, :transcript) != []
+  end
+
+  @doc false
   # The conversations' resource of a resource of iterations.
   def conversation(iterations), do: Extension.get_opt(iterations, [:iteration], :conversation)
 

@@ -16,6 +16,7 @@ defmodule AshAgent.Conversation.Runner do
 
   @sessions AshAgent.Conversation.Sessions
   @waiting AshAgent.Conversation.Waiting
+  @begun AshAgent.Conversation.Begun
 
   # So many looks for a session that is just starting or ending elsewhere, with so many milliseconds in between.
   @tries 20
@@ -96,11 +97,14 @@ defmodule AshAgent.Conversation.Runner do
 
     if wait? do
       returned = run(turn, job)
-      if Title.wanted?(turn, returned), do: later(fn -> Title.write(turn, returned) end)
+      if Title.wanted?(turn, returned), do: later(nil, fn -> Title.write(turn, returned) end)
       returned
     else
-      later(fn ->
+      place = {turn.resource, turn.tenant, turn.id}
+
+      later(place, fn ->
         returned = run(turn, job)
+        Registry.unregister(@begun, place)
         if Title.wanted?(turn, returned), do: Title.write(turn, returned)
       end)
 
@@ -147,16 +151,17 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   # A process of its own waits, and gets the session's messages.
-  defp later(fun) do
-    start = {:proc_lib, :start_link, [__MODULE__, :wait, [fun, callers()]]}
+  defp later(place, fun) do
+    start = {:proc_lib, :start_link, [__MODULE__, :wait, [place, fun, callers()]]}
     child = %{id: __MODULE__, start: start, restart: :temporary}
     {:ok, _pid} = DynamicSupervisor.start_child(@waiting, child)
   end
 
   @doc false
   # The process knows its callers from its start on.
-  def wait(fun, callers) do
+  def wait(place, fun, callers) do
     Process.put(:"$callers", callers)
+    if place, do: Registry.register(@begun, place, nil)
     :proc_lib.init_ack({:ok, self()})
     Sealed.run(fun)
   end
@@ -408,15 +413,28 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   @doc "Subscribes to the session of a record's turn, see `AshAgent.Conversation.subscribe/2`."
-  def subscribe(%resource{} = record, tenant) do
-    place = {resource, Ash.ToTenant.to_tenant(tenant, resource), Info.key(record)}
-
+  def subscribe(record, tenant) do
     subscribed =
       unless_gone(fn ->
-        with {_status, session} <- session_status(place), do: Session.subscribe(session)
+        with {:ok, session} <- fetch_session(record, tenant), do: Session.subscribe(session)
       end)
 
-    if subscribed in [nil, :gone], do: :idle, else: subscribed
+    if subscribed in [:none, :begins, :gone], do: :idle, else: subscribed
+  end
+
+  @doc """
+  The session of a record's turn, `{:ok, pid}`, which may end while it is called, `:begins` where a turn that was begun on this node may have none
+  yet, or `:none`.
+  """
+  def fetch_session(%resource{} = record, tenant) do
+    place = {resource, Ash.ToTenant.to_tenant(tenant, resource), Info.key(record)}
+    begun = Registry.lookup(@begun, place)
+
+    case unless_gone(fn -> session_status(place) end) do
+      {_status, session} -> {:ok, session}
+      _none when begun != [] -> :begins
+      _none -> :none
+    end
   end
 
   @doc "A stored conversation that waits for decisions, as the turn returned it."

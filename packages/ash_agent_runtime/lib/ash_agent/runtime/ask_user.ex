@@ -47,7 +47,10 @@ defmodule AshAgent.Runtime.AskUser do
              "the schema of an object. The answer is a map that fits it, and a page shows its properties as fields."},
             {:late, {:or, [:boolean, :pos_integer]}, [default: false],
              "whether the run goes on without the answer, see above, or the milliseconds that it waits at most. `true` is a day."},
-            {:for, :any, "whom a late question is for, a person or a tag. Defaults to `nil`."}
+            {:for, :any, "whom a late question is for, a person or a tag. Defaults to `nil`."},
+            {:parameters, {:or, [:map, nil]}, [type_doc: "a JSON schema"],
+             "what the model writes instead of a question, for a tool that a page runs itself, such as one that shows a map, see `AshAgent.Door`. Without " <>
+               "properties named `choices` and `form`, which say what may be answered."}
           ])
 
   @description "Asks the person a question and returns the answer. Use it when you cannot go on without something that only the person knows."
@@ -85,16 +88,19 @@ defmodule AshAgent.Runtime.AskUser do
     form = opts[:form] && check_form(opts[:form])
     shown = if form, do: %{"form" => form}, else: %{}
     shown = if opts[:choices] == [], do: shown, else: Map.put(shown, "choices", opts[:choices])
+    own = opts[:parameters] && check_parameters(opts[:parameters])
 
     %Tool{
       name: opts[:name],
       description: opts[:description] || @description,
-      parameters: %{
-        "type" => "object",
-        "properties" => if(shown == %{}, do: Map.merge(@asked, @choices), else: @asked),
-        "required" => ["question"],
-        "additionalProperties" => false
-      },
+      parameters:
+        own ||
+          %{
+            "type" => "object",
+            "properties" => if(shown == %{}, do: Map.merge(@asked, @choices), else: @asked),
+            "required" => ["question"],
+            "additionalProperties" => false
+          },
       # A section of a DSL can hold no other function.
       run: if(opts[:late], do: &__MODULE__.ask_later/2, else: &__MODULE__.ask_nobody/2),
       late: Tool.late!(opts[:late], opts[:name]),
@@ -124,6 +130,18 @@ defmodule AshAgent.Runtime.AskUser do
 
   @doc false
   def ask_nobody(_arguments, _tool_context), do: {:error, "nobody is there who could be asked"}
+
+  # The model does not write what may be answered.
+  defp check_parameters(parameters) do
+    named = Map.get(parameters, "properties", %{})
+
+    if is_map(named) and not is_map_key(named, "choices") and not is_map_key(named, "form"),
+      do: Map.merge(%{"type" => "object", "additionalProperties" => false}, parameters),
+      else:
+        AshAgent.Caller.refuse!(
+          ~s(expected :parameters to be a JSON schema without the properties "choices" and "form")
+        )
+  end
 
   defp check_form(form) do
     case Schema.new(form) do

@@ -29,7 +29,7 @@ defmodule AshAgent.Runtime.Events do
   | `[:ash_agent, :runtime, :llm, :retry]` | `attempt`, `wait` | `kind` |
   | `[:ash_agent, :runtime, :llm, :waiting]` | `duration` | |
   | `[:ash_agent, :runtime, :tool, :decision]` | `duration` | `tool`, `tool_call_id`, `decision`, `by` |
-  | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id`; `repairs` if there were any |
+  | `[:ash_agent, :runtime, :tool, :start]` | `system_time`, `arguments_bytes` | `tool`, `tool_call_id`; `repairs` if there were any; `sub_agent: true` of a sub-agent's |
   | `[:ash_agent, :runtime, :tool, :progress]` | `progress`, `total` | `tool`, `tool_call_id` |
   | `[:ash_agent, :runtime, :tool, :stop]` | `duration`, `result_bytes` | `tool`, `tool_call_id`, `status` |
   | `[:ash_agent, :runtime, :tool, :arrival]` | `system_time` | `tool`, `tool_call_id`, `status` |

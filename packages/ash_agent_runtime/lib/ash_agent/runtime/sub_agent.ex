@@ -141,7 +141,8 @@ defmodule AshAgent.Runtime.SubAgent do
       tool
       | run: fn arguments, tool_context, scope -> call(opts, arguments, tool_context, scope) end,
         timeout: opts[:timeout],
-        grace: @grace
+        grace: @grace,
+        agent?: true
     }
   end
 

@@ -84,6 +84,7 @@ defmodule AshAgent.Runtime.Tool do
                 repeat: :never,
                 recall?: false,
                 asks?: false,
+                agent?: false,
                 foreign?: false,
                 shown: %{},
                 schema: nil
@@ -93,10 +94,10 @@ defmodule AshAgent.Runtime.Tool do
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict, and `asks?` one of AshAgent.Runtime.AskUser, whose calls a person answers;
-  # `foreign?` marks one that somebody else describes: an approval holds for the description. `shown` is what its questions are shown with. `late` has the
+  # `agent?` one of AshAgent.Runtime.SubAgent. `foreign?` marks one that somebody else describes: an approval holds for the description. `shown` is what its questions are shown with. `late` has the
   # milliseconds that a late result may take, `for` whom to ask, `returns` its type, and `waits?` marks the tool by which a model waits for them, see
   # AshAgent.Runtime.Late. `schema` has the parameters and what they were compiled to, or a function that checks arguments, see AshAgent.Runtime.ToolArguments.
-  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `foreign?`, `waits?`, `shown`, `for`, `returns` and `schema` are private."
+  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `agent?`, `foreign?`, `waits?`, `shown`, `for`, `returns` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -107,6 +108,7 @@ defmodule AshAgent.Runtime.Tool do
           repeat: repeat(),
           recall?: boolean(),
           asks?: boolean(),
+          agent?: boolean(),
           foreign?: boolean(),
           shown: map(),
           late: pos_integer() | nil,

@@ -292,7 +292,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
     started = Events.put_system_time(%{arguments_bytes: size})
     checked = check(settings, call, key)
     repairs = with({:ok, _tool, _arguments, repairs} <- checked, do: repairs, else: (_ -> %{}))
-    Events.emit(settings.events, [:tool, :start], started, Map.merge(metadata, repairs))
+    agent = if match?({:ok, %{agent?: true}, _, _}, checked), do: %{sub_agent: true}, else: %{}
+    told = metadata |> Map.merge(repairs) |> Map.merge(agent)
+    Events.emit(settings.events, [:tool, :start], started, told)
     entry = %{keyed: keyed, started: System.monotonic_time(), metadata: metadata}
 
     case checked do

@@ -277,4 +277,23 @@ defmodule AshAgent.Runtime.AskUserTest do
     assert %Tool{asks?: true, parameters: %{"properties" => properties}} = AskUser.tool()
     assert Map.keys(properties) == ["choices", "question"]
   end
+
+  test "a tool of a page has its own parameters, and says nothing of what may be answered" do
+    place = %{"properties" => %{"place" => %{"type" => "string"}}}
+
+    assert %Tool{asks?: true, parameters: parameters} =
+             AskUser.tool(name: "map", parameters: place)
+
+    assert %{"type" => "object", "properties" => %{"place" => _}} = parameters
+
+    for name <- ["choices", "form"] do
+      own = %{"properties" => %{name => %{"type" => "string"}}}
+      assert_raise ArgumentError, ~r/:parameters/, fn -> AskUser.tool(parameters: own) end
+    end
+
+    assert_raise ArgumentError, fn -> AskUser.tool(parameters: %{"properties" => []}) end
+
+    assert %Tool{agent?: true} =
+             AshAgent.Runtime.SubAgent.tool(name: "a", llm: fn _ -> {:ok, %{}} end)
+  end
 end

@@ -69,7 +69,26 @@ defmodule AshAgent.Door.AGUI do
   end
 
   # The end of the run tells.
-  def chunks({:asked, _id, _approval, _name, _arguments}, _opts), do: []
+  def chunks({kind, _id, _approval, _name, _arguments}, _opts) when kind in [:asked, :question],
+    do: []
+
+  def chunks({:waits, id}, _opts), do: [custom("waits", %{call: id})]
+  def chunks({:arrived, id, _name, {:ok, value}}, _opts), do: [result(id, text(value))]
+  def chunks({:arrived, id, _name, {:error, words}}, _opts), do: [result(id, words)]
+
+  def chunks({:sub_agent_started, id, name}, _opts) do
+    started = %{type: "SUBAGENT_STARTED", subagentRunId: id <> ".agent", name: name}
+    [Map.merge(started, %{parentToolCallId: id, parentMessageId: answer(id)})]
+  end
+
+  def chunks({:sub_agent_ended, id, :ok}, _opts),
+    do: [%{type: "SUBAGENT_FINISHED", subagentRunId: id <> ".agent", outcome: %{type: "success"}}]
+
+  # What went wrong is in the call's result.
+  def chunks({:sub_agent_ended, id, :error}, _opts),
+    do: [%{type: "SUBAGENT_ERROR", subagentRunId: id <> ".agent", message: "failed"}]
+
+  def chunks({:state, state}, _opts), do: [%{type: "STATE_SNAPSHOT", snapshot: state}]
   def chunks({:result, id, value}, _opts), do: [result(id, text(value))]
   def chunks({:failed, id, words}, _opts), do: [result(id, words)]
   def chunks({:denied, id, words}, _opts), do: [result(id, words)]
@@ -106,9 +125,18 @@ defmodule AshAgent.Door.AGUI do
       else: [%{type: "RUN_ERROR", message: "cancelled", code: "cancelled"}]
   end
 
+  # Calls of the page's own tools wait for it when nothing else does.
   def chunks({:end, {:paused, asked}}, opts) do
-    interrupts = Enum.map(asked, &interrupt/1)
-    [finished(opts, %{type: "interrupt", interrupts: interrupts})]
+    case split(asked, opts) do
+      {pages, []} ->
+        pending = for {_kind, id, _approval, _name, _arguments} <- pages, do: id
+        known = if opts[:run].version, do: %{pendingToolCallIds: pending}, else: %{}
+        [finished(opts, Map.put(known, :type, "success"))]
+
+      {_pages, asked} ->
+        interrupts = Enum.map(asked, &interrupt/1)
+        [snapshot(opts, false), finished(opts, %{type: "interrupt", interrupts: interrupts})]
+    end
   end
 
   def chunks({:end, end_}, opts) when end_ in [:answered, :parked],
@@ -136,6 +164,40 @@ defmodule AshAgent.Door.AGUI do
       responseSchema: @answer,
       metadata: %{tool: name, arguments: arguments}
     }
+  end
+
+  defp interrupt({:question, id, approval, name, arguments}) do
+    %{
+      id: approval,
+      reason: "input_required",
+      message: if(is_binary(arguments["question"]), do: arguments["question"], else: "#{name}?"),
+      toolCallId: id,
+      responseSchema: %{
+        type: "object",
+        properties: %{answer: schema(arguments)},
+        required: ["answer"]
+      },
+      metadata: %{tool: name, arguments: arguments}
+    }
+  end
+
+  defp schema(%{"form" => %{} = form}), do: form
+  defp schema(%{"choices" => [_ | _] = choices}), do: %{type: "string", enum: choices}
+  defp schema(_arguments), do: %{type: "string", minLength: 1}
+
+  defp split(asked, opts) do
+    Enum.split_with(asked, fn {kind, _id, _approval, name, _arguments} ->
+      kind == :question and name in opts[:page_tools]
+    end)
+  end
+
+  @doc "Whether the answers are all that a turn waits for. Nothing else may be said before."
+  def answers_all?(asked, answers, opts) do
+    given = for {approval, _verdict, _reason} <- answers, do: approval
+    {pages, others} = split(asked, opts)
+    own = for {_kind, _id, approval, _name, _arguments} <- pages, do: approval
+    others = for {_kind, _id, approval, _name, _arguments} <- others, do: approval
+    if others == [], do: given -- own == [], else: Enum.sort(given) == Enum.sort(others)
   end
 
   defp result(id, content) do
@@ -167,23 +229,47 @@ defmodule AshAgent.Door.AGUI do
   def record(chunk, _seq, nil), do: encode([chunk])
   def record(chunk, _seq, id), do: ["id: ", id, "\n" | encode([chunk])]
 
+  @doc "What this side of the protocol does, and what it does not."
+  def capabilities(opts) do
+    %{
+      transport: %{streaming: true, websocket: false, httpBinary: false, resumable: true},
+      tools: %{supported: true, parallelCalls: true, clientProvided: opts[:page_tools] != []},
+      state: %{snapshots: opts[:state] != nil, deltas: false, memory: true, persistentState: true},
+      multiAgent: %{supported: true, delegation: true, handoffs: false},
+      reasoning: %{supported: true, streaming: true, encrypted: false},
+      humanInTheLoop: %{
+        supported: true,
+        approvals: true,
+        interrupts: true,
+        approveWithEdits: true,
+        interventions: opts[:when_running] == :steer,
+        feedback: false
+      }
+    }
+  end
+
   @doc "What a stream ends with, besides its last event."
   def last, do: ""
 
   ## What a page sends
 
   @doc "Reads the body of a request, as `AshAgent.Door.AISDK.read/2` does."
-  def read(%{"tools" => [_ | _]}, _limits), do: {:error, :tools_of_pages_not_served}
-
   def read(%{"threadId" => thread, "runId" => run} = body, limits)
       when is_binary(run) and byte_size(run) in 1..200 do
     version = if is_binary(body["protocolVersion"]), do: body["protocolVersion"]
 
-    with {:ok, order} <- order(body, limits),
+    with :ok <- check_tools(body["tools"], limits[:page_tools]),
+         {:ok, order} <- order(body, limits),
          do: {:ok, thread, order, %{thread: thread, run: run, version: version}}
   end
 
   def read(_body, _limits), do: {:error, :invalid_body}
+
+  # What they are is the server's: a page may not give the model other ones.
+  defp check_tools(tools, known) do
+    named = if is_list(tools), do: for(tool <- tools, do: is_map(tool) && tool["name"]), else: []
+    if named -- known == [], do: :ok, else: {:error, :tools_of_pages_not_served}
+  end
 
   defp order(%{"resume" => [_ | _] = answers}, _limits) do
     with {:ok, answers} <- Input.each(answers, &resumed/1), do: {:ok, {:decide, answers}}
@@ -198,6 +284,9 @@ defmodule AshAgent.Door.AGUI do
       %{"role" => "user", "content" => parts} = message ->
         Input.say(message["id"], parts, &part/1, limits)
 
+      %{"role" => "tool"} ->
+        results(messages)
+
       _other ->
         {:error, :invalid_messages}
     end
@@ -208,10 +297,33 @@ defmodule AshAgent.Door.AGUI do
   defp resumed(%{"interruptId" => id, "status" => "cancelled"}),
     do: Input.answer(id, false, nil)
 
+  defp resumed(%{"interruptId" => id, "status" => "resolved", "payload" => %{"answer" => answer}}),
+    do: Input.answered(id, answer)
+
   defp resumed(%{"interruptId" => id, "status" => "resolved", "payload" => %{} = payload}),
     do: Input.answer(id, payload["approved"], payload["reason"], payload["editedArgs"])
 
   defp resumed(_other), do: {:error, :invalid_answer}
+
+  # What the page's tools returned, for the calls as the page had them. Whether these wait is not its word.
+  defp results(messages) do
+    results = messages |> Enum.reverse() |> Enum.take_while(&match?(%{"role" => "tool"}, &1))
+
+    calls =
+      for %{"role" => "assistant", "toolCalls" => [_ | _] = calls} <- messages,
+          %{"id" => id, "function" => %{"name" => name, "arguments" => json}} <- calls,
+          is_binary(json),
+          {:ok, arguments} <- [JSON.decode(json)],
+          into: %{},
+          do: {id, {name, arguments}}
+
+    results =
+      for %{"toolCallId" => id, "content" => content} <- Enum.reverse(results),
+          {name, arguments} <- [calls[id]],
+          do: {id, name, arguments, content}
+
+    if results == [], do: {:error, :invalid_messages}, else: {:ok, {:results, results}}
+  end
 
   defp part(%{"source" => %{"type" => "data", "value" => data} = source} = part),
     do: Input.file(source["mimeType"], data, part["filename"])

@@ -49,6 +49,40 @@ defmodule AshAgent.Door.AISDK do
     chunks({:call, id, name, arguments, :none}, opts) ++ [request]
   end
 
+  # What the page answers itself, with `addToolOutput`. The id of the question comes back with the part.
+  def chunks({:question, id, approval, name, arguments}, opts) do
+    [call] = chunks({:call, id, name, arguments, :none}, opts)
+    own = %{providerExecuted: false, providerMetadata: %{ashAgent: %{question: approval}}}
+    [Map.merge(call, own)]
+  end
+
+  def chunks({:waits, id}, _opts), do: [%{type: "data-waits", id: id, data: %{call: id}}]
+
+  # A result whose call is in another message would end the stream.
+  def chunks({:arrived, id, name, outcome}, _opts) do
+    told =
+      case outcome do
+        {:ok, value} -> %{output: value}
+        {:error, words} -> %{errorText: words}
+      end
+
+    [%{type: "data-arrived", id: id, data: Map.merge(%{call: id, name: name}, told)}]
+  end
+
+  def chunks({:sub_agent_started, id, name}, _opts),
+    do: [%{type: "data-sub-agent", id: id, data: %{call: id, name: name, state: "running"}}]
+
+  def chunks({:sub_agent_ended, id, outcome}, _opts),
+    do: [
+      %{
+        type: "data-sub-agent",
+        id: id,
+        data: %{call: id, state: if(outcome == :ok, do: "done", else: "failed")}
+      }
+    ]
+
+  def chunks({:state, state}, _opts), do: [%{type: "data-state", id: "state", data: state}]
+
   def chunks({:result, id, value}, _opts),
     do: [%{type: "tool-output-available", toolCallId: id, output: value}]
 
@@ -101,6 +135,9 @@ defmodule AshAgent.Door.AISDK do
 
   @doc "Whether each client has to write an event itself."
   def own?(_event), do: false
+
+  @doc "Whether the answers are all that a turn waits for: any may come first."
+  def answers_all?(_asked, _answers, _opts), do: true
 
   @doc "Returns the bytes of chunks."
   def encode(chunks), do: for(chunk <- chunks, do: ["data: ", JSON.encode(chunk), "\n\n"])
@@ -157,14 +194,28 @@ defmodule AshAgent.Door.AISDK do
   defp part(%{"type" => "file"}), do: {:error, :file_not_in_message}
   defp part(part), do: Input.text(part)
 
-  # Answers come back as parts of the message that asked.
+  # Answers come back as parts of the message that asked. Those to questions stay there, so only the last step has new ones.
   defp decide(parts) do
-    answers = for %{"state" => "approval-responded", "approval" => answer} <- parts, do: answer
+    step = Enum.reverse(parts) |> Enum.take_while(&(not match?(%{"type" => "step-start"}, &1)))
+
+    answers =
+      for(%{"state" => "approval-responded", "approval" => answer} <- parts, do: answer) ++
+        for %{"callProviderMetadata" => %{"ashAgent" => %{"question" => _}}} = part <-
+              Enum.reverse(step),
+            part["state"] in ["output-available", "output-error"],
+            do: part
 
     with true <- answers != [] || {:error, :nothing_to_do},
          {:ok, answers} <- Input.each(answers, &answer/1),
          do: {:ok, {:decide, answers}}
   end
+
+  defp answer(%{"state" => "output-available", "callProviderMetadata" => own} = part),
+    do: Input.answered(own["ashAgent"]["question"], part["output"])
+
+  # Who does not want to answer.
+  defp answer(%{"callProviderMetadata" => own} = part),
+    do: Input.answer(own["ashAgent"]["question"], false, part["errorText"])
 
   defp answer(%{"id" => id, "approved" => approved?} = answer),
     do: Input.answer(id, approved?, answer["reason"])
@@ -211,7 +262,8 @@ defmodule AshAgent.Door.AISDK do
 
   defp fold(%{type: "tool-input-available"} = call, parts) do
     part = Map.take(call, [:toolCallId, :toolName, :input, :providerExecuted])
-    part = Map.merge(part, %{type: "dynamic-tool", state: "input-available"})
+    own = if m = call[:providerMetadata], do: %{callProviderMetadata: m}, else: %{}
+    part = part |> Map.merge(own) |> Map.merge(%{type: "dynamic-tool", state: "input-available"})
 
     if Enum.any?(parts, &(&1[:toolCallId] == call.toolCallId)),
       do: change(parts, call, part),
@@ -229,6 +281,10 @@ defmodule AshAgent.Door.AISDK do
 
   defp fold(%{type: "tool-output-denied"} = chunk, parts),
     do: change(parts, chunk, %{state: "output-denied", approval: %{id: "", approved: false}})
+
+  # The last of an id counts.
+  defp fold(%{type: "data-" <> _ = type, id: id} = chunk, parts),
+    do: [chunk | Enum.reject(parts, &(&1.type == type and &1[:id] == id))]
 
   defp fold(%{type: "data-" <> _} = chunk, parts), do: [chunk | parts]
   defp fold(_other, parts), do: parts

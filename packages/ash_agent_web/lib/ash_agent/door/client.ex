@@ -6,8 +6,9 @@ defmodule AshAgent.Door.Client do
   alias AshAgent.Door
   alias AshAgent.Door.{Feed, Mark, Reader}
 
-  # What of a request concerns nobody else.
+  # What of a request concerns nobody else, and what of who asks says whether they may read.
   @own [:run, :again?, :since, :request]
+  @who [:conversation, :actor, :tenant, :context]
 
   @doc "Returns the bytes of a stream, to be read by the process that opened it."
   def bytes(%Door.Stream{} = stream), do: resource(stream, fn -> share(stream) end, nil)
@@ -19,7 +20,7 @@ defmodule AshAgent.Door.Client do
   def since(%Door.Stream{} = stream, turn, since) do
     with {:ok, feed} <- Feed.find(key(stream, turn)),
          true <- numbered?(feed, since, stream.door.opts[:run]),
-         {:ok, monitor} <- Feed.join(feed, since, false) do
+         {:ok, monitor} <- Feed.join(feed, who(stream), since, false) do
       Door.Stream.close(stream)
       {:ok, resource(stream, fn -> {feed, monitor} end, since)}
     else
@@ -40,18 +41,9 @@ defmodule AshAgent.Door.Client do
     feed
   end
 
-  @doc "Returns the bytes of what a stream has told that nobody else hears, last first."
-  def write(%{door: door} = stream, told) do
-    opts = [context: stream.context] ++ door.opts
-    begun = door.protocol.begin(Reader.first(stream.reader, stream.context), opts)
-    events = told |> Enum.reverse() |> Enum.flat_map(&elem(&1, 1))
-    chunks = begun ++ Enum.flat_map(events, &door.protocol.chunks(&1, opts))
-    [door.protocol.encode(chunks), door.protocol.last()]
-  end
-
   ## Where it comes from
 
-  # Who comes to a turn that others here are told of is told with them.
+  # Who comes to a turn that others here are told of is told with them. Whether they may, their own stream was asked when it was opened.
   defp share(%{reader: reader, context: context} = stream) do
     case Feed.find(key(stream, Reader.name(reader, context))) do
       {:ok, feed} -> share(stream, feed)
@@ -59,9 +51,9 @@ defmodule AshAgent.Door.Client do
     end
   end
 
-  defp share(%{snapshot: snapshot, status: status} = stream, feed) do
-    case Feed.join(feed, nil, status == :running) do
-      {:ok, monitor} when snapshot != nil ->
+  defp share(%{partial?: partial?, status: status} = stream, feed) do
+    case Feed.join(feed, who(stream), nil, status == :running) do
+      {:ok, monitor} when not partial? ->
         Door.Stream.close(stream)
         {feed, monitor}
 
@@ -77,10 +69,10 @@ defmodule AshAgent.Door.Client do
   end
 
   defp begin(%{feed: feed, door: door} = stream) do
-    own = %{stream | door: %{door | opts: Keyword.drop(door.opts, @own)}}
+    own = %{stream | door: %{door | opts: Keyword.drop(door.opts, @own)}, identity: who(stream)}
 
-    with :ok <- Feed.activate(feed, own, &key(stream, &1)),
-         {:ok, monitor} <- Feed.join(feed, :all, true) do
+    with :ok <- Feed.activate(feed, own, &key(own, &1)),
+         {:ok, monitor} <- Feed.join(feed, own.identity, :all, true) do
       {feed, monitor}
     else
       {:shared, other} -> share(stream, other)
@@ -88,44 +80,65 @@ defmodule AshAgent.Door.Client do
     end
   end
 
-  defp key(%{door: door, conversation: id}, turn),
-    do: {door.sessions, id, door.protocol, door.opts[:ai], turn}
+  defp key(%{door: %{source: source, opts: opts} = door, identity: identity}, turn) do
+    place = source.name(door.place, identity)
+    {source, place, door.protocol, opts[:ai], opts[:state], turn}
+  end
+
+  defp who(%{identity: identity}), do: Map.take(identity, @who)
 
   ## Reading
 
-  defp resource(%{door: door, context: context}, join, since) do
+  defp resource(%{door: door, context: context, session: session} = stream, join, since) do
     start = fn ->
       {feed, monitor} = join.()
       client = %{feed: feed, monitor: monitor, door: door, context: context, since: since}
+      client = Map.merge(client, %{identity: who(stream), session: session})
       Map.merge(client, %{begun?: false, asked?: false, over?: monitor == nil})
     end
 
     Stream.resource(start, &next/1, &Feed.leave(&1.feed))
   end
 
-  defp next(%{over?: true, monitor: nil} = client), do: fail(client)
+  defp next(%{over?: true, monitor: nil} = client), do: fail(client, :unavailable)
   defp next(%{over?: true} = client), do: {:halt, client}
 
   defp next(%{feed: feed, monitor: monitor, asked?: asked?} = client) do
     unless asked?, do: Feed.take(feed)
 
     receive do
-      {Feed, ^feed, chunks, turn, over?} ->
-        client = %{client | asked?: false, over?: over?}
-        {begun, client} = begun(client, turn)
-        last = if over?, do: [client.door.protocol.last()], else: []
-        {begun ++ Enum.map(chunks, &bytes(&1, client)) ++ last, client}
+      {Feed, ^feed, chunks, turn, over?, session} ->
+        case see(client, session) do
+          :ok -> write(%{client | asked?: false, over?: over?, session: session}, chunks, turn)
+          {:error, :not_found} -> fail(client, :deleted)
+          _unknown -> fail(client, :unavailable)
+        end
 
       {:DOWN, ^monitor, :process, _pid, _reason} ->
-        fail(client)
+        fail(client, :unavailable)
     after
       client.door.heartbeat -> {[": still there\n\n"], %{client | asked?: true}}
     end
   end
 
-  # Whose feed has died gets the end from here.
-  defp fail(%{door: door} = client) do
-    outcome = {:failed, :unavailable, door.report.(:unavailable)}
+  # A subscription is a right until its session ends. Who goes on with another one is asked again.
+  defp see(%{session: session}, session), do: :ok
+
+  defp see(%{door: %{source: source, place: place}, identity: identity}, _another) do
+    source.see(place, identity)
+  catch
+    _kind, _reason -> {:error, :unavailable}
+  end
+
+  defp write(%{over?: over?} = client, chunks, turn) do
+    {begun, client} = begun(client, turn)
+    last = if over?, do: [client.door.protocol.last()], else: []
+    {begun ++ Enum.map(chunks, &bytes(&1, client)) ++ last, client}
+  end
+
+  # Whose feed has died, or who may not go on, gets the end from here.
+  defp fail(%{door: door} = client, kind) do
+    outcome = {:failed, kind, door.report.(kind)}
 
     {[
        own({nil, {:end, outcome}, client.context, door.protocol.shape()}, 0, client),

@@ -23,7 +23,7 @@ defmodule AshAgent.Door.Feed do
   #   * `seq` - the number of the next chunk. A protocol's beginning may have up to two.
   #   * `last` - the mark of the last batch, and the next place in it
   #   * `partial?` - whether what the turn had before is not in it
-  #   * `clients` - by pid: its monitor, the number of its next batch, or `{reader, shape}` if that is not kept, and the chunks before it
+  #   * `clients` - by pid: its monitor, who it is, the number of its next batch, or `{reader, shape}` if that is not kept, and the chunks before it
   #   * `waiting` - the clients that wait for the next batch
   defstruct [
     :stream,
@@ -85,12 +85,12 @@ defmodule AshAgent.Door.Feed do
   end
 
   @doc """
-  Makes this process a client, which gets everything, or what comes behind the id `since`. Returns `{:ok, monitor}`, `:nothing` if nothing came and
+  Makes this process a client with an identity, which gets everything, or what comes behind the id `since`. Returns `{:ok, monitor}`, `:nothing` if nothing came and
   comes behind it, `:unknown` if the feed does not know it, or is gone, and `:ended` if the turn `goes_on?` without it.
   """
-  def join(feed, since, goes_on?) do
+  def join(feed, identity, since, goes_on?) do
     monitor = Process.monitor(feed)
-    send(feed, {:join, self(), monitor, since, goes_on?})
+    send(feed, {:join, {self(), identity}, monitor, since, goes_on?})
 
     receive do
       {^monitor, :ok} ->
@@ -116,7 +116,7 @@ defmodule AshAgent.Door.Feed do
     end
   end
 
-  @doc "Asks for what comes next, which is sent as `{AshAgent.Door.Feed, feed, chunks, turn, over?}`."
+  @doc "Asks for what comes next, which is sent as `{AshAgent.Door.Feed, feed, chunks, turn, over?, session}`."
   def take(feed), do: send(feed, {:take, self()})
 
   @doc "Makes this process no client any more."
@@ -151,7 +151,7 @@ defmodule AshAgent.Door.Feed do
         shape = stream.door.protocol.shape()
         feed = %__MODULE__{stream: stream, key: keys, shape: shape}
         name = Reader.name(stream.reader, stream.context)
-        {answer, feed} = register(%{feed | partial?: stream.snapshot == nil}, name)
+        {answer, feed} = register(%{feed | partial?: stream.partial?}, name)
         send(client, {ask, answer})
 
         if answer == :ok do
@@ -191,7 +191,7 @@ defmodule AshAgent.Door.Feed do
 
       {:join, client, ask, since, goes_on?} ->
         {answer, feed} = admit(feed, client, since, goes_on?)
-        send(client, {ask, answer})
+        send(elem(client, 0), {ask, answer})
         loop(feed)
 
       {:leave, client} ->
@@ -204,7 +204,7 @@ defmodule AshAgent.Door.Feed do
         feed |> remove(client) |> loop()
 
       :look_again ->
-        feed |> tell(&Stream.look_again/1) |> loop()
+        feed |> tell(&Stream.look_again(&1, identities(feed))) |> loop()
 
       :over ->
         if feed.clients != %{}, do: feed |> linger() |> loop()
@@ -213,6 +213,10 @@ defmodule AshAgent.Door.Feed do
         loop(feed)
     end
   end
+
+  # Whoever it was opened for may have lost the right that others have.
+  defp identities(%{clients: clients, stream: %{identity: own}}),
+    do: Enum.uniq([own | for({_pid, %{identity: identity}} <- clients, do: identity)])
 
   defp linger(feed) do
     Process.send_after(self(), :over, @linger)
@@ -361,10 +365,11 @@ defmodule AshAgent.Door.Feed do
     {:ended, feed}
   end
 
-  defp admit(feed, client, since, _goes_on?) do
+  defp admit(feed, {client, identity}, since, _goes_on?) do
     case find_place(feed, since) do
       {next, before} ->
         known = %{monitor: Process.monitor(client), next: next, before: before}
+        known = Map.put(known, :identity, identity)
         {:ok, %{feed | clients: Map.put(feed.clients, client, known)}}
 
       answer ->
@@ -476,7 +481,7 @@ defmodule AshAgent.Door.Feed do
 
   defp send_chunks(%{stream: stream}, pid, chunks, all?) do
     turn = if Reader.found?(stream.reader), do: stream.reader.turn
-    send(pid, {__MODULE__, self(), chunks, turn, all? and stream.done?})
+    send(pid, {__MODULE__, self(), chunks, turn, all? and stream.done?, stream.session})
   end
 
   defp put_client(feed, pid, client), do: %{feed | clients: Map.put(feed.clients, pid, client)}

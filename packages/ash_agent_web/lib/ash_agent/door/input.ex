@@ -3,6 +3,8 @@ defmodule AshAgent.Door.Input do
 
   # What is believed of a browser's message: a text, a file that is in it, and a person's answer, within bounds.
 
+  alias AshAgent.Context.JSON
+
   @parts 200
   @reason 2_000
 
@@ -66,6 +68,17 @@ defmodule AshAgent.Door.Input do
   end
 
   def answer(_id, _approved?, _reason, _edited), do: {:error, :invalid_answer}
+
+  @doc "Reads a person's answer to a question, which is a text or an object. What a page's tool returned else is a text of JSON."
+  def answered(id, answer) when is_binary(id) do
+    cond do
+      answer in [nil, ""] -> {:error, :invalid_answer}
+      is_binary(answer) or is_map(answer) -> {:ok, {id, {:answer, answer}, nil}}
+      true -> {:ok, {id, {:answer, JSON.encode(answer)}, nil}}
+    end
+  end
+
+  def answered(_id, _answer), do: {:error, :invalid_answer}
 
   @doc "Reads each: `{:ok, list}`, or the first error."
   def each(list, read) do

@@ -21,6 +21,7 @@ defmodule AshAgent.Door.Reader do
   #   * `step` - the answer that is being told, as `{iteration, ordinal}`
   #   * `next` - where the next piece of an answer belongs
   #   * `calls` - the blocks of calls by the ids that the run knows them by
+  #   * `names` - the names of calls by their blocks
   #   * `late` - the blocks of calls that wait for a late result, by their iterations and ids
   defstruct turn: :current,
             last: nil,
@@ -31,6 +32,7 @@ defmodule AshAgent.Door.Reader do
             step: nil,
             next: nil,
             calls: %{},
+            names: %{},
             late: %{}
 
   @doc """
@@ -96,6 +98,10 @@ defmodule AshAgent.Door.Reader do
   def read(reader, {:delta, events}),
     do: if(followed?(reader), do: many(events, reader), else: {[], reader})
 
+  def read(%{calls: calls} = reader, {:event, [:tool, :start], _, %{sub_agent: true} = call})
+      when is_map_key(calls, call.tool_call_id),
+      do: start_agent(reader, calls[call.tool_call_id])
+
   def read(reader, {:event, name, measured, metadata}),
     do: {if(found?(reader), do: event(name, measured, metadata, reader), else: []), reader}
 
@@ -134,7 +140,7 @@ defmodule AshAgent.Door.Reader do
   def read(reader, _other), do: {[], reader}
 
   @doc """
-  Returns the events that close what is open, and the end: `:answered`, `{:paused, asked}` with an `:asked` event for each call, `:parked`, `:cancelled`
+  Returns the events that close what is open, and the end: `:answered`, `{:paused, asked}` with an `:asked` or `:question` event for each call, `:parked`, `:cancelled`
   or `{:failed, kind, id}`.
   """
   def finish(%__MODULE__{step: step} = reader, outcome) do
@@ -161,10 +167,17 @@ defmodule AshAgent.Door.Reader do
   defp failure(%{current_iteration: number}, %{iteration: number, kind: kind}), do: kind
   defp failure(_context, _earlier), do: :interrupted
 
-  @doc "The `:asked` events of a conversation that waits for a person."
-  def waiting(%{calls: calls}, context) do
-    for %{id: id, name: name, arguments: arguments} = call <- Calls.asked_tool_calls(context),
-        do: {:asked, calls[id] || id, approval_id(context, call), to_string(name), arguments}
+  @doc "The `:asked` and `:question` events of a conversation that waits for a person."
+  def waiting(%{calls: calls}, context),
+    do:
+      for(
+        call <- Calls.asked_tool_calls(context),
+        do: asks(context, call, calls[call.id] || call.id)
+      )
+
+  defp asks(context, %{name: name, arguments: arguments} = call, block) do
+    kind = if call[:question], do: :question, else: :asked
+    {kind, block, approval_id(context, call), to_string(name), arguments}
   end
 
   @doc """
@@ -216,13 +229,27 @@ defmodule AshAgent.Door.Reader do
         do: {approval_id(context, call), call}
   end
 
-  @doc "Returns what was decided about calls that have not run since, `:approve` or `:deny`, by the same ids."
-  def decided(context) do
-    for %{id: id} = call <- Context.pending_tool_calls(context),
-        %{decision: verdict} = decision <- [Calls.tool_call_decision(context, id)],
+  @doc "Returns what was decided about calls of the iteration, in the words of `AshAgent.Door.Source`, by the same ids."
+  def decided(%{current_iteration: number} = context) do
+    for %{id: id} = call <-
+          (Context.get_iteration(context, number) || %{tool_calls: []}).tool_calls,
+        decision = %{decision: _} <- [Calls.tool_call_decision(context, id)],
         shown = %{call | arguments: decision[:arguments] || call.arguments},
         into: %{},
-        do: {approval_id(context, shown), if(verdict == :approved, do: :approve, else: :deny)}
+        do: {approval_id(context, shown), verdict(decision, call)}
+  end
+
+  defp verdict(%{decision: :approved, edited: edited}, _call), do: {:edit, edited}
+  defp verdict(%{decision: :approved}, _call), do: :approve
+  defp verdict(%{decision: :answered}, %{result: {:ok, answer}}), do: {:answer, answer}
+  defp verdict(_denied, _call), do: :deny
+
+  @doc "Returns the question of a page's tool that waits in a block, as `{approval, call}`, or nil."
+  def find_question(%{calls: calls}, context, block, name, arguments) do
+    Enum.find(asked(context), fn {_approval, call} ->
+      call[:question] == true and calls[call.id] == block and to_string(call.name) == name and
+        call.arguments == arguments
+    end)
   end
 
   defp approval_id(context, %{id: id, name: name, arguments: arguments}) do
@@ -329,14 +356,44 @@ defmodule AshAgent.Door.Reader do
     {List.flatten([events | late]), %{reader | from: last || current}}
   end
 
-  # Late results are told where their calls are.
-  defp late(reader, context) do
-    arrived =
-      for %{iteration: number, id: id, result: result} <- Calls.late_calls(context),
-          block = reader.late[{number, id}],
-          do: {%{id: id, result: result}, block}
+  # Late results are told where their calls are. Those of calls of an earlier turn are told where they have their place.
+  defp late(%{turn: first, last: last} = reader, context) do
+    context
+    |> Calls.late_calls()
+    |> Enum.filter(&is_map_key(&1, :result))
+    |> many(reader, fn %{iteration: number, id: id, result: result} = call, reader ->
+      place = call[:placed]
 
-    many(arrived, reader, &slot(&2, context, &1))
+      cond do
+        block = reader.late[{number, id}] ->
+          slot(reader, context, {%{id: id, result: result}, block})
+
+        number < first and place != nil and place >= first and (last == nil or place <= last) ->
+          arrived(reader, context, call, place(context, number, id))
+
+        true ->
+          {[], reader}
+      end
+    end)
+  end
+
+  defp arrived(%{shown: shown} = reader, _context, _call, block) when is_map_key(shown, block),
+    do: {[], reader}
+
+  defp arrived(reader, context, %{id: id, name: name, result: result}, block) do
+    {_kind, _block, value} = told = result(context, id, block, result)
+    outcome = if elem(told, 0) == :result, do: {:ok, value}, else: {:error, value}
+    {[{:arrived, block, to_string(name), outcome}], put(reader, block, :done)}
+  end
+
+  # The block of an earlier call.
+  defp place(context, number, id) do
+    answers = context |> answers(number) |> Enum.with_index()
+
+    Enum.find_value(answers, block({number, 0}, id), fn {%{} = answer, ordinal} ->
+      position = Enum.find_index(answer[:tool_calls] || [], &(&1.id == id))
+      position && call_id({number, ordinal}, position)
+    end)
   end
 
   defp iteration(reader, _context, nil), do: {[], reader}
@@ -358,7 +415,8 @@ defmodule AshAgent.Door.Reader do
     slots = Enum.zip(calls, places)
     late = for {%{id: id, result: {:waiting, _}}, block} <- slots, do: {{number, id}, block}
     reader = update_in(reader.late, &Enum.into(late, &1))
-    {results, reader} = slots |> many(reader, &slot(&2, context, &1))
+    agents = agents(messages)
+    {results, reader} = slots |> many(reader, &slot(&2, context, &1, agents))
     {asked, reader} = ask(reader, context, number, slots)
     {told ++ results ++ asked, reader}
   end
@@ -425,8 +483,9 @@ defmodule AshAgent.Door.Reader do
   defp rest(reader, _place, _index, _kind, _text, _seen, _begins?), do: {[], reader}
 
   defp call(reader, place, {%{id: call_id, name: name, arguments: arguments}, id}) do
-    {step, reader} = begin_step(%{reader | calls: Map.put(reader.calls, call_id, id)}, place)
     name = to_string(name)
+    known = %{calls: Map.put(reader.calls, call_id, id), names: Map.put(reader.names, id, name)}
+    {step, reader} = begin_step(Map.merge(reader, known), place)
     started = if reader.shown[id], do: [], else: [{:call_started, id, name}]
     call = {:call, id, name, arguments, told(reader.shown[id], arguments)}
     {step ++ started ++ [call], put(reader, id, :called)}
@@ -440,12 +499,49 @@ defmodule AshAgent.Door.Reader do
 
   defp told(:part, _arguments), do: :part
 
-  defp slot(reader, context, {%{id: call_id, result: result}, id}) do
+  defp slot(reader, context, {%{id: call_id, result: result}, id}, agents \\ %{}) do
+    waits = id <> ".waits"
+
     cond do
-      result == nil or reader.shown[id] == :done -> {[], reader}
-      match?({:waiting, _}, result) -> {[], reader}
-      true -> {[result(context, call_id, id, result)], put(reader, id, :done)}
+      result == nil or reader.shown[id] == :done ->
+        {[], reader}
+
+      match?({:waiting, _}, result) and is_map_key(reader.shown, waits) ->
+        {[], reader}
+
+      match?({:waiting, _}, result) ->
+        {[{:waits, id}], put(reader, waits, :done)}
+
+      true ->
+        {agent, reader} = agent(reader, id, agents[call_id], result)
+        {agent ++ [result(context, call_id, id, result)], put(reader, id, :done)}
     end
+  end
+
+  # What is noted of sub-agents, by their calls.
+  defp agents(messages) do
+    for %{metadata: %{sub_agents: %{} = noted}} <- messages, note <- noted, into: %{}, do: note
+  end
+
+  defp agent(%{shown: shown} = reader, id, note, result) do
+    started? = is_map_key(shown, id <> ".agent")
+
+    if note == nil and not started? do
+      {[], reader}
+    else
+      {started, reader} = start_agent(reader, id)
+
+      {started ++ [{:sub_agent_ended, id, if(match?({:ok, _}, result), do: :ok, else: :error)}],
+       reader}
+    end
+  end
+
+  defp start_agent(%{shown: shown} = reader, id) do
+    agent = id <> ".agent"
+
+    if is_map_key(shown, agent),
+      do: {[], reader},
+      else: {[{:sub_agent_started, id, reader.names[id] || "agent"}], put(reader, agent, :done)}
   end
 
   defp result(_context, _call_id, id, {:ok, value}), do: {:result, id, value}
@@ -464,9 +560,7 @@ defmodule AshAgent.Door.Reader do
 
       if id == [] or is_map_key(reader.shown, approval),
         do: {[], reader},
-        else:
-          {[{:asked, hd(id), approval, to_string(call.name), call.arguments}],
-           put(reader, approval, :done)}
+        else: {[asks(context, call, hd(id))], put(reader, approval, :done)}
     end)
   end
 

@@ -39,8 +39,9 @@ defmodule AshAgent.Door.Responses do
     do: finish(shape)
 
   # What waits for a person is said as a text: nobody can decide about it here.
-  def chunks({:asked, id, _approval, name, arguments}, shape, opts) do
-    words = "Somebody has to decide whether #{name} may run with #{JSON.encode(arguments)}."
+  def chunks({kind, id, _approval, name, arguments}, shape, opts)
+      when kind in [:asked, :question] do
+    words = words(kind, name, arguments)
     {started, shape} = start(shape, "message", id)
     {text, shape} = chunks({:text, id, words}, shape, opts)
     {ended, shape} = finish(shape)
@@ -58,6 +59,15 @@ defmodule AshAgent.Door.Responses do
   end
 
   def chunks(_other, shape, _opts), do: {[], shape}
+
+  defp words(:question, _name, %{"question" => text}) when is_binary(text),
+    do: "Somebody has to answer: #{text}"
+
+  defp words(:question, name, arguments),
+    do: "Somebody has to answer #{name} with #{JSON.encode(arguments)}."
+
+  defp words(:asked, name, arguments),
+    do: "Somebody has to decide whether #{name} may run with #{JSON.encode(arguments)}."
 
   defp start(%{index: index} = shape, type, id) do
     item_id =

@@ -5,12 +5,13 @@ defmodule AshAgent.Door.Stream do
   # that is told is the end. `AshAgent.Door.Feed` is that process, and `AshAgent.Door.Client` gives it to one client.
   #
   # A session does not wait for who hears it slowly: it says once that they fell behind, and they take a snapshot. A session that ends is
-  # looked for again, wherever it is then.
+  # looked for again, wherever it is then. Where none is within reach, there is what is stored.
 
-  alias AshAgent.{Session, Sessions}
+  alias AshAgent.Context.JSON
   alias AshAgent.Door.{Client, Feed, Mark, Reader}
+  alias AshAgent.Session
 
-  @enforce_keys [:door, :conversation, :reader]
+  @enforce_keys [:door, :identity, :reader]
   defstruct @enforce_keys ++
               [
                 # The process that hears it.
@@ -30,6 +31,10 @@ defmodule AshAgent.Door.Stream do
                 :deadline,
                 # How the turn ended.
                 :outcome,
+                # What was told of the application's state.
+                :state,
+                # Whether what the turn had before is not told.
+                partial?: false,
                 # What was told and is not written yet, last first: the mark, the events, the reader before them, and the context.
                 told: [],
                 done?: false
@@ -41,8 +46,9 @@ defmodule AshAgent.Door.Stream do
   # A session on another node cannot look at how many messages wait here, and is told each time after so many.
   @acknowledge 100
 
-  # A session that was not found is looked for again after so many milliseconds.
+  # A session that was not found is looked for again after so many milliseconds, and sooner at first.
   @again 200
+  @soon 25
 
   # Why a turn ended, in words for everybody. What an application's code names is not among them.
   @kinds ~w(rate_limited quota overloaded server_error context_overflow unauthorized invalid_request refused timeout closed
@@ -53,8 +59,14 @@ defmodule AshAgent.Door.Stream do
   Subscribes to the session of a conversation: `{:ok, stream}`, with the session's status, or `{:error, :not_found | :unavailable}`. Whoever opens it
   reads or closes it.
   """
-  def open(door, conversation, reader),
-    do: Feed.start(%__MODULE__{door: door, conversation: conversation, reader: reader})
+  def open(door, identity, reader),
+    do: Feed.start(%__MODULE__{door: door, identity: identity, reader: reader})
+
+  @doc "Opens a stream anew, which tells what is new since then."
+  def reopen(%__MODULE__{} = stream) do
+    close(stream)
+    Feed.start(stream)
+  end
 
   @doc "Does something that a session which just ends may make `{:error, :unavailable}`, and that can be done again."
   def again(fun, times \\ 3) do
@@ -68,9 +80,9 @@ defmodule AshAgent.Door.Stream do
     end
   end
 
-  @doc "Takes what the conversation has for known, so that only what comes is told, and the session for one that runs."
+  @doc "Takes what the conversation has for known, so that only what comes is told."
   def skip(%__MODULE__{snapshot: snapshot, reader: reader} = stream),
-    do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil, status: :running}
+    do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil, partial?: true}
 
   @doc "Ends a stream that is not read."
   def close(%__MODULE__{feed: feed}), do: Feed.close(feed)
@@ -78,12 +90,14 @@ defmodule AshAgent.Door.Stream do
   @doc "Returns the bytes, to be read by the process that opened it."
   defdelegate bytes(stream), to: Client
 
-  @doc "Returns the bytes of a turn that goes on when its other calls are decided."
-  def paused(%__MODULE__{} = stream) do
-    close(stream)
-    %{told: told} = finish_now(skip(stream), :paused, true)
-    Client.write(stream, told)
+  @doc "Whether a message was said that no session has yet."
+  def waits?(%{reader: %{turn: {:key, key}}, door: door, identity: identity}) do
+    door.source.waits?(door.place, identity, key)
+  catch
+    _kind, _reason -> false
   end
+
+  def waits?(_stream), do: false
 
   @doc "What went wrong, in words for everybody."
   def kind(kind), do: if(kind in @kinds, do: kind, else: :failed)
@@ -91,22 +105,16 @@ defmodule AshAgent.Door.Stream do
   ## In the process that hears it
 
   @doc "Subscribes this process. Returns what `open/3` does."
-  def subscribe(%{door: door, conversation: id} = stream) do
-    with {:ok, session} <- Sessions.fetch_session(door.sessions, id),
-         {:ok, ref, snapshot} <- Session.subscribe(session, limit: @limit) do
-      {:ok, take(%{stream | session: session, ref: ref, deadline: nil}, snapshot)}
-    else
-      {:error, %Sessions.Error{reason: :not_found}} -> {:error, :not_found}
-      {:error, _reason} -> {:error, :unavailable}
-    end
+  def subscribe(%{door: %{source: source, place: place}, identity: identity} = stream) do
+    with {:ok, session, ref, snapshot, status} <- source.open(place, identity, @limit),
+         do: {:ok, take(%{stream | session: session, ref: ref}, snapshot, status)}
   catch
     # It ended meanwhile, or the sessions are just started again.
     _kind, _reason -> {:error, :unavailable}
   end
 
-  defp take(stream, %{number: number, context: context} = snapshot) do
-    status = Session.status(stream.session)
-    life = Mark.name({stream.conversation, stream.session})
+  defp take(stream, %{number: number, context: context} = snapshot, status) do
+    life = Mark.name({stream.identity.conversation, stream.session})
     stream = %{stream | snapshot: snapshot, number: number, context: context, status: status}
     %{stream | life: life}
   end
@@ -155,23 +163,28 @@ defmodule AshAgent.Door.Stream do
   def catch_up(%{ref: ref, done?: done?} = stream) when ref == nil or done?, do: stream
 
   def catch_up(%{session: session} = stream) do
-    stream |> take(Session.snapshot(session)) |> begin()
+    stream |> take(Session.snapshot(session), Session.status(session)) |> begin()
   catch
     :exit, _gone -> stream
   end
 
   @doc "Returns the events of what is known by now and a reader was not told. They are never those of a session that is lost."
-  def rest(%{done?: false, seen: seen}, reader), do: reader |> Reader.read(seen) |> elem(0)
+  def rest(%{done?: false, seen: seen} = stream, reader),
+    do: (reader |> Reader.read(seen) |> elem(0)) ++ known_state(stream)
 
-  def rest(%{context: context, outcome: outcome}, reader) do
+  def rest(%{context: context, outcome: outcome} = stream, reader) do
     {events, reader} = Reader.read(reader, %{context: context, message: nil, activity: []})
     {ended, _reader} = Reader.finish(reader, outcome)
-    events ++ ended
+    events ++ known_state(stream) ++ ended
   end
 
+  defp known_state(%{state: nil}), do: []
+  defp known_state(%{state: state}), do: [{:state, state}]
+
   # Where nothing runs, all that the session has to say is here.
-  defp follow(%{status: status, done?: done?} = stream) when status == :running or done?,
-    do: stream
+  defp follow(%{done?: true} = stream), do: stream
+  defp follow(%{status: :running, ref: nil} = stream), do: lose(stream)
+  defp follow(%{status: :running} = stream), do: %{stream | deadline: nil}
 
   defp follow(%{status: status} = stream) do
     stream = drain(stream)
@@ -179,9 +192,12 @@ defmodule AshAgent.Door.Stream do
     cond do
       stream.done? or stream.status == :running -> stream
       Reader.found?(stream.reader) -> finish(stream, Reader.outcome(stream.context, status))
+      waits?(stream) -> stream |> unsubscribe() |> put_deadline() |> wait()
       true -> finish(stream, {:failed, :not_taken})
     end
   end
+
+  defp drain(%{ref: nil} = stream), do: stream
 
   defp drain(%{ref: ref} = stream) do
     receive do
@@ -203,9 +219,22 @@ defmodule AshAgent.Door.Stream do
   defp tell(%{reader: reader} = stream, change) do
     {events, next} = Reader.read(reader, change)
     stream = %{stream | reader: next, context: context(change) || stream.context}
-    stream = put_told(stream, is_map(change), events, reader)
+    {state, stream} = if context(change), do: state(stream), else: {[], stream}
+    stream = put_told(stream, is_map(change), events ++ state, reader)
     # Another turn has begun.
     if Reader.over?(next) and not stream.done?, do: finish(stream, :answered), else: stream
+  end
+
+  # The application makes it. Without one there is nothing to tell.
+  defp state(%{door: %{opts: opts}, context: context, state: told, reader: reader} = stream) do
+    fun = opts[:state]
+    state = if fun && Reader.found?(reader), do: fun.(context)
+    _json = JSON.encode(state)
+    if state in [nil, told], do: {[], stream}, else: {[{:state, state}], %{stream | state: state}}
+  catch
+    _kind, _reason ->
+      stream.door.report.(:state)
+      {[], stream}
   end
 
   defp context(%{context: context}), do: context
@@ -224,27 +253,38 @@ defmodule AshAgent.Door.Stream do
   ## Ends
 
   @doc "Looks for another session. A drained or killed one leaves the turn to it."
-  def lose(%{door: door} = stream) do
+  def lose(stream) do
     send(self(), :look_again)
-    %{stream | ref: nil, deadline: stream.deadline || now() + door.patience}
+    put_deadline(%{stream | ref: nil})
   end
 
-  @doc "Subscribes again, or does so soon."
-  def look_again(stream) do
-    case subscribe(stream) do
-      {:ok, stream} ->
-        begin(stream)
+  defp put_deadline(%{door: door} = stream),
+    do: %{stream | deadline: stream.deadline || now() + door.patience}
 
-      {:error, :not_found} ->
-        finish(stream, {:failed, :deleted})
+  @doc "Subscribes again, or does so soon, as the first of these identities that may."
+  def look_again(stream, identities) do
+    case subscribe_as(identities, stream) do
+      # A turn that has no session yet.
+      {:ok, %{ref: nil, status: :running} = stream} -> wait(stream)
+      {:ok, stream} -> begin(stream)
+      {:error, :not_found} -> finish(stream, {:failed, :deleted})
+      {:error, :unavailable} -> wait(stream)
+    end
+  end
 
-      {:error, :unavailable} ->
-        if now() > stream.deadline do
-          finish(stream, {:failed, :unavailable})
-        else
-          Process.send_after(self(), :look_again, @again)
-          stream
-        end
+  defp subscribe_as([identity | others], stream) do
+    with {:error, :not_found} when others != [] <- subscribe(%{stream | identity: identity}),
+         do: subscribe_as(others, stream)
+  end
+
+  defp wait(%{deadline: deadline, door: %{patience: patience}} = stream) do
+    waited = now() - (deadline - patience)
+
+    if waited > patience do
+      finish(stream, {:failed, :unavailable})
+    else
+      Process.send_after(self(), :look_again, waited |> max(@soon) |> min(@again))
+      stream
     end
   end
 

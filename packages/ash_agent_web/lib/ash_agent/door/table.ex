@@ -25,6 +25,18 @@ defmodule AshAgent.Door.Table do
      ai_sdk: ["tool-input-available"], ag_ui: ["TOOL_CALL_END"]},
     {:asked, "A person has to decide about it.",
      ai_sdk: ["tool-approval-request"], ag_ui: ["RUN_FINISHED"]},
+    {:question, "A person has to answer it, or the page itself.",
+     ai_sdk: ["tool-input-available"], ag_ui: ["RUN_FINISHED"]},
+    {:waits, "Its result will come later, and the turn goes on without it.",
+     ai_sdk: ["data-waits"], ag_ui: ["CUSTOM"]},
+    {:arrived, "The result of a call of an earlier turn.",
+     ai_sdk: ["data-arrived"], ag_ui: ["TOOL_CALL_RESULT"]},
+    {:sub_agent_started, "The call starts a sub-agent.",
+     ai_sdk: ["data-sub-agent"], ag_ui: ["SUBAGENT_STARTED"]},
+    {:sub_agent_ended, "It has ended. The call's result says with what.",
+     ai_sdk: ["data-sub-agent"], ag_ui: ["SUBAGENT_FINISHED", "SUBAGENT_ERROR"]},
+    {:state, "What the application's function `:state` makes of the conversation has changed.",
+     ai_sdk: ["data-state"], ag_ui: ["STATE_SNAPSHOT"]},
     {:progress, "The tool tells how far it is.", ai_sdk: ["data-progress"], ag_ui: ["CUSTOM"]},
     {:result, "The call's result.",
      ai_sdk: ["tool-output-available"], ag_ui: ["TOOL_CALL_RESULT"]},
@@ -47,8 +59,6 @@ defmodule AshAgent.Door.Table do
      ai_sdk: ["finish-step"], ag_ui: ["STEP_FINISHED"]},
     {:end, "The turn is over, or waits.",
      ai_sdk: ["finish", "error", "abort"], ag_ui: ["RUN_FINISHED", "RUN_ERROR"]},
-    {:question, "A tool asks a person a question.", "not yet: a question is a call that waits"},
-    {:sub_agent, "A sub-agent works.", "its tool's call and result stand for it"},
     {:cleared, "Old results are not sent to the model any more.",
      "nothing: people still see them"},
     {:cost, "What the turn cost.", "nothing: `AshAgent.Context.Audit.fetch_cost/2` has it"}
@@ -66,6 +76,7 @@ defmodule AshAgent.Door.Table do
     thinking: ["response.reasoning_text.delta"],
     thinking_ended: ["response.reasoning_text.done" | @item_done],
     asked: @item ++ ["response.output_text.delta", "response.output_text.done" | @item_done],
+    question: @item ++ ["response.output_text.delta", "response.output_text.done" | @item_done],
     end: ["response.completed", "response.incomplete", "response.failed"]
   }
 

@@ -52,7 +52,7 @@ defmodule AshAgent.Door.StrictPage do
     %{page | calls: %{calls | id => {name, arguments, {kind, result}}}}
   end
 
-  defp put(page, {:asked, id, approval, _name, _arguments}) do
+  defp put(page, {kind, id, approval, _name, _arguments}) when kind in [:asked, :question] do
     {_, _, nil} = page.calls[id]
     %{page | asked: page.asked ++ [approval]}
   end
@@ -73,7 +73,17 @@ defmodule AshAgent.Door.StrictPage do
   defp put(%{open: [], step: nil} = page, {:end, outcome}), do: %{page | end: outcome}
 
   defp put(page, event)
-       when elem(event, 0) in [:broken, :progress, :retry, :waiting, :value],
+       when elem(event, 0) in [
+              :broken,
+              :progress,
+              :retry,
+              :waiting,
+              :value,
+              :waits,
+              :arrived,
+              :state
+            ] or
+              elem(event, 0) in [:sub_agent_started, :sub_agent_ended],
        do: page
 
   defp known(page, id), do: List.keyfind(page.blocks, id, 0)

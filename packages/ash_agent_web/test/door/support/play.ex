@@ -7,15 +7,23 @@ defmodule AshAgent.Door.Play do
   @behaviour AshAgent.LLM
 
   alias AshAgent.{Context, Door, LLM, Response, Sessions, Store}
+  alias AshAgent.Runtime.{AskUser, SubAgent}
   alias AshAgent.Door.{Asks, Reader}
+
+  @text %{"properties" => %{"text" => %{"type" => "string"}}, "required" => ["text"]}
+  @form %{
+    "type" => "object",
+    "properties" => %{"name" => %{"type" => "string"}, "seats" => %{"type" => "integer"}},
+    "required" => ["name", "seats"]
+  }
 
   @doc "Starts the sessions of a store under a name. The options are those of sessions."
   def sessions(name, opts \\ []) do
     {:ok, store} = if opts[:store], do: {:ok, opts[:store]}, else: Store.SQLite.open(":memory:")
 
     Sessions.start_link(
-      [name: name, store: store, llm: {__MODULE__, []}, tools: tools(), approval: &approval/2] ++
-        Keyword.delete(opts, :store)
+      [name: name, store: store, llm: {__MODULE__, sessions: name}, tools: tools()] ++
+        [approval: &approval/2] ++ Keyword.delete(opts, :store)
     )
   end
 
@@ -27,7 +35,8 @@ defmodule AshAgent.Door.Play do
       sessions: name,
       identify: &__MODULE__.identify/1,
       origins: ["http://#{host}"],
-      cookies: false
+      cookies: false,
+      page_tools: ["alert"]
     ]
 
     Door.new(Keyword.merge(own, opts))
@@ -49,6 +58,18 @@ defmodule AshAgent.Door.Play do
 
   @doc "Asks this node's door, and returns the chunks."
   def ask_here(request), do: __MODULE__ |> door(Asks.port(), ai: 7) |> Asks.chunks(request)
+
+  @doc "Serves this node's door, and returns the port."
+  def serve(opts) do
+    AshAgent.TestSupport.Nodes.outlive(fn ->
+      door = &door(__MODULE__, &1, opts)
+      {:ok, server} = Door.Server.start_link(door: door)
+      :persistent_term.put({__MODULE__, :port}, Door.Server.port(server))
+      {:ok, server}
+    end)
+
+    :persistent_term.get({__MODULE__, :port})
+  end
 
   @doc "Asks this node's door, and returns the events with their ids."
   def events_here(request) do
@@ -102,7 +123,12 @@ defmodule AshAgent.Door.Play do
       "fail" => fn _ -> {:error, "there is nothing"} end,
       "clean_up" => fn %{"path" => path} -> {:ok, "cleaned #{path}"} end,
       "whose" => fn _, %{name: name} -> {:ok, name} end,
-      "big" => fn _ -> {:ok, String.duplicate("x", 1_000_000)} end
+      "big" => fn _ -> {:ok, String.duplicate("x", 1_000_000)} end,
+      "ask_user" => AskUser.tool(),
+      "seats" => AskUser.tool(name: "seats", form: @form),
+      # A page runs it.
+      "alert" => AskUser.tool(name: "alert", description: "Shows a text", parameters: @text),
+      "helper" => SubAgent.tool(name: "helper", llm: {__MODULE__, []})
     }
   end
 
@@ -117,7 +143,7 @@ defmodule AshAgent.Door.Play do
   @impl true
   def stream(context, opts, fun) do
     steps = context |> scene() |> play(context.current_iteration - Context.turn_start(context))
-    run(steps, Response.new(nil, model: "play"), opts, fun)
+    run(steps, Response.new(nil, model: "play"), [id: context[:id]] ++ opts, fun)
   end
 
   defp scene(context) do
@@ -133,6 +159,23 @@ defmodule AshAgent.Door.Play do
 
   defp run([step | steps], response, opts, fun) do
     case step do
+      # The session dies in the middle of its answer, once.
+      :die ->
+        id = opts[:id]
+
+        unless :persistent_term.get({__MODULE__, opts[:sessions], id}, false) do
+          :persistent_term.put({__MODULE__, opts[:sessions], id}, true)
+          {:ok, session} = Sessions.fetch_session(opts[:sessions], id)
+          Process.sleep(100)
+          Process.exit(session, :kill)
+          Process.sleep(:infinity)
+        end
+
+        run(steps, response, opts, fun)
+
+      :refuse ->
+        {:ok, push(response, {:finish, :refusal}, fun)}
+
       {:sleep, time} ->
         Process.sleep(time)
         run(steps, response, opts, fun)
@@ -221,6 +264,31 @@ defmodule AshAgent.Door.Play do
     do: [calls: [{"a", "clean_up", ~s({"path":"/a"})}, {"b", "clean_up", ~s({"path":"/b"})}]]
 
   defp play("ask twice", 1), do: [text: "That was both."]
+
+  defp play("declined", _), do: [{:text, "I will not."}, :refuse]
+  defp play("typed", _), do: [text: ~s({"city": "Prague", ), sleep: 60, text: ~s("days": 3})]
+  defp play("killed", _), do: [{:text, "one two "}, :die, {:text, "three"}]
+
+  defp play("question", 0),
+    do: [calls: [{"a", "ask_user", ~s({"question":"Which seat?","choices":["window","aisle"]})}]]
+
+  defp play("question", 1), do: [text: "Booked."]
+  defp play("form", 0), do: [calls: [{"a", "seats", ~s({"question":"Who travels?"})}]]
+  defp play("form", 1), do: [text: "Booked."]
+
+  defp play("alert", 0),
+    do: [calls: [{"a", "look", ~s({"place":"here"})}, {"b", "alert", ~s({"text":"Boo"})}]]
+
+  defp play("alert", 1), do: [text: "You saw it."]
+
+  defp play("everything", 0) do
+    ask = {"a", "ask_user", ~s({"question":"Why?"})}
+    [calls: [ask, {"b", "clean_up", ~s({"path":"/a"})}, {"c", "alert", ~s({"text":"Boo"})}]]
+  end
+
+  defp play("everything", 1), do: [text: "That was all."]
+  defp play("helper", 0), do: [calls: [{"a", "helper", ~s({"task":"hello"})}]]
+  defp play("helper", 1), do: [text: "It is done."]
   defp play("whose", 0), do: [calls: [{"a", "whose", "{}"}]]
   defp play("whose", 1), do: [text: "Yours."]
   defp play("cut", _), do: [text: "This is half of", error: :closed]

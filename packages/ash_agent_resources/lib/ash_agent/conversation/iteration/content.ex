@@ -20,7 +20,7 @@ defmodule AshAgent.Conversation.Iteration.Content do
   defp hide(contents, [%resource{} | _] = records, %{authorize?: true} = context) do
     conversation = Info.conversation(resource)
 
-    if policies?(conversation) do
+    if Info.hides_transcript?(conversation) do
       shown = read_shown(conversation, records, context)
 
       for {content, record} <- Enum.zip(contents, records) do
@@ -34,12 +34,6 @@ defmodule AshAgent.Conversation.Iteration.Content do
   end
 
   defp hide(contents, _records, _context), do: contents
-
-  @doc "Returns true if field policies decide who reads the words of a conversation."
-  def policies?(conversation) do
-    Ash.Policy.Authorizer in Ash.Resource.Info.authorizers(conversation) and
-      Ash.Policy.Info.field_policies_for_field(conversation, :transcript) != []
-  end
 
   defp read_shown(conversation, records, context) do
     key = Info.primary_key(conversation)

@@ -1,0 +1,287 @@
+defmodule AshAgent.DoorResourceTest do
+  # A door to an Ash resource: everything is an action, so its policies and tenants say who may.
+  use ExUnit.Case, async: false
+
+  import AshAgent.Door.Asks
+
+  alias AshAgent.{Context, Conversation, Door}
+  alias AshAgent.Context.JSON
+  alias AshAgent.TestSupport.Wait
+  alias AshAgent.Web.Page
+
+  @moduletag :capture_log
+  @moduletag integrations: ["Ash"]
+
+  setup_all do
+    for child <- Page.children(false), do: start_supervised!(child)
+    :ok
+  end
+
+  setup context do
+    Application.put_env(:ash_agent_web, :player, self())
+    test = self()
+    on_exit(fn -> Conversation.await_turns(test) end)
+    %{door: door(context[:door] || [])}
+  end
+
+  defp door(opts) do
+    own = [resource: Page.Chat, identify: &identify/1, origins: ["http://127.0.0.1:4000"]]
+    Door.new(Keyword.merge(own ++ [cookies: false], opts))
+  end
+
+  # Who asks, and for which tenant, as the application knows it.
+  defp identify(%{headers: headers, asks: asks}) do
+    {_, "Bearer " <> name} = List.keyfind(headers, "authorization", 0)
+    {_, org} = List.keyfind(headers, "x-org", 0, {nil, "acme"})
+    role = if name == "rob", do: :reader, else: :agent
+    own = %{actor: %{id: name, name: name, role: role}, tenant: org}
+
+    case asks do
+      "new-" <> title -> {:ok, Map.put(own, :start, %{title: title})}
+      id -> {:ok, Map.put(own, :conversation, id)}
+    end
+  end
+
+  defp rights(name, org \\ "acme"),
+    do: [actor: %{id: name, name: name, role: :agent}, tenant: org]
+
+  defp create(name, org \\ "acme"), do: Page.Chat.start!(%{}, rights(name, org)).id
+
+  defp as(request, name, org \\ "acme") do
+    headers =
+      List.keyreplace(request.headers, "authorization", 0, {"authorization", "Bearer #{name}"})
+
+    %{request | headers: [{"x-org", org} | headers]}
+  end
+
+  # The model says what the test lets it.
+  defp ask_and_play(door, request, plays) do
+    asked = Task.async(fn -> chunks(door, request) end)
+    for play <- plays, do: play(play)
+    Task.await(asked, 20_000)
+  end
+
+  defp play(steps) do
+    assert_receive {:asked, model, _text}, 20_000
+    for step <- List.wrap(steps), do: send(model, step)
+  end
+
+  @hi [{:text, "Hi, "}, {:text, "ann."}, {:finish, "stop"}]
+
+  defp call(name, arguments, id \\ "c1"),
+    do: [{:call, id, name, JSON.encode(arguments)}, {:finish, "tool_calls"}]
+
+  defp context(id, name \\ "ann"),
+    do: Ash.get!(Page.Chat, id, [load: [:context, :status]] ++ rights(name))
+
+  defp paused(door, name, arguments) do
+    id = create("ann")
+    chunks = ask_and_play(door, say(id, "Go") |> as("ann"), [call(name, arguments)])
+    {id, approvals(chunks)}
+  end
+
+  for protocol <- [:ai_sdk, :ag_ui] do
+    @tag door: [protocol: protocol]
+    @protocol protocol
+    test "a turn is the action :say, and is told from its beginning to its end, over #{protocol}",
+         %{
+           door: door
+         } do
+      id = create("ann")
+      chunks = ask_and_play(door, ask(@protocol, id, "Hi") |> as("ann"), [@hi])
+      text = for %{"delta" => delta} <- chunks, into: "", do: delta
+      assert text == "Hi, ann."
+      assert last(chunks)["type"] in ["finish", "RUN_FINISHED"]
+      # Said once.
+      again = chunks(door, ask(@protocol, id, "Hi") |> as("ann"))
+      assert for(%{"delta" => delta} <- again, into: "", do: delta) == "Hi, ann."
+      refute_received {:asked, _, _}
+      assert {204, _, _} = Door.call(door, request("GET", [id, "stream"]) |> as("ann"))
+      {200, _, json} = Door.call(door, request("GET", [id, "messages"]) |> as("ann"))
+      refute IO.iodata_to_binary(json) =~ "secret of this house"
+      assert [%{"id" => "m1"}, _answer] = JSON.decode!(json)
+    end
+  end
+
+  test "what a policy refuses is not there", %{door: door} do
+    id = create("ann")
+
+    for {name, org} <- [{"eve", "acme"}, {"ann", "other"}, {"eve", "other"}],
+        {method, path, body} <- [
+          {"GET", [id, "stream"], nil},
+          {"GET", [id, "messages"], nil},
+          {"POST", [id, "stop"], nil},
+          {"POST", [], %{id: id, messages: [message("m", "Hi")]}}
+        ] do
+      asked = request(method, path, body) |> as(name, org)
+      assert refused(door, asked) == {404, "not_found"}, inspect({name, org, path})
+    end
+
+    for id <- [Ash.UUID.generate(), "1", "'; --"],
+        do:
+          assert(
+            refused(door, request("GET", [id, "messages"]) |> as("ann")) == {404, "not_found"}
+          )
+
+    refute_received {:asked, _, _}
+  end
+
+  test "who may read and not say is refused, and nothing is said", %{door: door} do
+    id = create("rob")
+    assert refused(door, say(id, "Hi") |> as("rob")) == {404, "not_found"}
+    assert {200, _, _} = Door.call(door, request("GET", [id, "messages"]) |> as("rob"))
+    refute_received {:asked, _, _}
+    assert Context.count_messages(context(id, "rob").context) == 1
+  end
+
+  test "who may read the record and not its words sees none", %{} do
+    door = door(resource: Page.HiddenChat)
+    id = Page.HiddenChat.start!(%{}, rights("rob")).id
+
+    for path <- ["stream", "messages"],
+        do: assert(refused(door, request("GET", [id, path]) |> as("rob")) == {404, "not_found"})
+
+    id = Page.HiddenChat.start!(%{}, rights("ann")).id
+    assert {200, _, _} = Door.call(door, request("GET", [id, "messages"]) |> as("ann"))
+  end
+
+  test "a call is decided about by who may, once, with the arguments that were shown", %{
+    door: door
+  } do
+    {id, [approval]} = paused(door, "delete", %{path: "/a"})
+    decision = decide(id, [{approval, true}])
+    # A reader of the same name, a stranger, another tenant.
+    rob =
+      update_in(
+        decision.headers,
+        &List.keyreplace(&1, "authorization", 0, {"authorization", "Bearer rob"})
+      )
+
+    assert refused(door, rob) == {404, "not_found"}
+    assert refused(door, decision |> as("eve")) == {404, "not_found"}
+    assert refused(door, decision |> as("ann", "other")) == {404, "not_found"}
+    assert refused(door, decide(id, [{"other", true}]) |> as("ann")) == {409, "not_waiting"}
+    chunks = ask_and_play(door, decision |> as("ann"), [@hi])
+    assert %{"output" => "deleted /a"} = Enum.find(chunks, & &1["output"])
+    assert text(chunks) == "Hi, ann."
+    assert refused(door, decision |> as("ann")) == {409, "not_waiting"}
+    assert %{by: "ann"} = Context.Calls.tool_call_decision(context(id).context, "c1")
+  end
+
+  test "who may see a call and not decide about it does not", %{door: door} do
+    id = create("rob")
+
+    later =
+      Task.async(fn ->
+        Page.Chat.say!(Ash.get!(Page.Chat, id, rights("rob")), "Go", rights("rob"))
+      end)
+
+    play(call("delete", %{path: "/a"}))
+    Task.await(later)
+    {200, _, json} = Door.call(door, request("GET", [id, "messages"]) |> as("rob"))
+    [_, %{"parts" => parts}] = JSON.decode!(json)
+    assert [approval] = for(%{"approval" => %{"id" => id}} <- parts, do: id)
+
+    for verdict <- [true, false],
+        do:
+          assert(
+            refused(door, decide(id, [{approval, verdict}]) |> as("rob")) == {404, "not_found"}
+          )
+
+    assert context(id, "rob").status == :paused
+  end
+
+  test "a denial, and a stop of a turn that waits", %{door: door} do
+    {id, [approval]} = paused(door, "delete", %{path: "/a"})
+    chunks = ask_and_play(door, decide(id, [{approval, false}]) |> as("ann"), [@hi])
+    assert Enum.any?(chunks, &(&1["type"] == "tool-output-denied"))
+
+    {id, [_]} = paused(door, "delete", %{path: "/a"})
+    assert refused(door, say(id, "Hi", "m2") |> as("ann")) == {409, "paused"}
+    assert {200, _, _} = Door.call(door, request("POST", [id, "stop"]) |> as("ann"))
+    assert context(id).status == :idle
+  end
+
+  @tag door: [when_running: :steer]
+  test "who comes in the middle gets everything, a message goes into the turn, and a stop ends it",
+       %{
+         door: door
+       } do
+    id = create("ann")
+    first = Task.async(fn -> chunks(door, say(id, "Hi") |> as("ann")) end)
+    assert_receive {:asked, model, "Hi"}, 20_000
+    send(model, {:text, "one "})
+    second = Task.async(fn -> chunks(door, request("GET", [id, "stream"]) |> as("ann")) end)
+    third = Task.async(fn -> chunks(door, say(id, "And?", "m2") |> as("ann")) end)
+    # It was taken.
+    assert Wait.until(fn -> stored?(id, "And?") end)
+    send(model, {:text, "two"})
+    send(model, {:finish, "stop"})
+    assert_receive {:asked, model, "And?"}, 20_000
+    send(model, {:text, "three"})
+
+    assert Wait.until(fn ->
+             Ash.get!(Page.Chat, id, [load: :status] ++ rights("ann")).status == :running
+           end)
+
+    assert {200, _, _} = Door.call(door, request("POST", [id, "stop"]) |> as("ann"))
+    [first, second, third] = Task.await_many([first, second, third], 20_000)
+    for chunks <- [first, second, third], do: assert(%{"type" => "abort"} = last(chunks))
+    assert text(first) =~ "one two"
+    assert text(second) =~ "one two"
+  end
+
+  defp stored?(id, text) do
+    record = Ash.get!(Page.Chat, id, rights("ann"))
+    {:ok, waiting} = AshAgent.Store.waiting(Page.store(), Conversation.Info.key(record))
+    Enum.any?(waiting, &(inspect(&1.input) =~ text))
+  end
+
+  test "a message that comes while a turn runs is refused", %{door: door} do
+    id = create("ann")
+    first = Task.async(fn -> chunks(door, say(id, "Hi") |> as("ann")) end)
+    assert_receive {:asked, model, "Hi"}, 20_000
+    assert refused(door, say(id, "And?", "m2") |> as("ann")) == {409, "busy"}
+    for step <- @hi, do: send(model, step)
+    assert text(Task.await(first)) == "Hi, ann."
+  end
+
+  test "a page can begin a conversation, as the application says, with its first message", %{
+    door: door
+  } do
+    chunks = ask_and_play(door, say("new-Trains", "Hi") |> as("ann"), [@hi])
+    assert text(chunks) == "Hi, ann."
+
+    assert [%{title: "Trains", owner: "ann"}] =
+             Enum.filter(Ash.read!(Page.Chat, rights("ann")), &(&1.title == "Trains"))
+
+    assert refused(door, request("GET", ["new-Trains", "messages"]) |> as("ann")) ==
+             {404, "not_found"}
+  end
+
+  test "an action of one's own without an argument refuses what would need it" do
+    door = door(resource: Page.PlainChat, protocol: :ag_ui, when_running: :steer)
+    id = Page.PlainChat.start!(%{}, rights("ann")).id
+    first = Task.async(fn -> chunks(door, ask(:ag_ui, id, "Hi") |> as("ann")) end)
+    assert_receive {:asked, model, "Hi"}, 20_000
+    body = %{threadId: id, runId: "r2", messages: [%{id: "m2", role: "user", content: "And?"}]}
+    assert refused(door, request("POST", [], body) |> as("ann")) == {422, "not_served"}
+    for step <- call("delete", %{path: "/a"}), do: send(model, step)
+    [approval] = approvals(Task.await(first))
+    payload = %{approved: true, editedArgs: %{path: "/b"}}
+    resume = [%{interruptId: approval, status: "resolved", payload: payload}]
+    body = %{threadId: id, runId: "r3", messages: [], resume: resume}
+    assert refused(door, request("POST", [], body) |> as("ann")) == {422, "not_served"}
+    assert Ash.get!(Page.PlainChat, id, [load: :status] ++ rights("ann")).status == :paused
+  end
+
+  test "a door has one place" do
+    own = [identify: &identify/1, hosts: ["a"]]
+
+    for wrong <- [[], [sessions: S, resource: Page.Chat]] do
+      assert_raise ArgumentError, ~r/either :sessions or :resource/, fn ->
+        Door.new(own ++ wrong)
+      end
+    end
+  end
+end

@@ -1,0 +1,148 @@
+defmodule AshAgent.Door.RightsTest do
+  # Clients of one turn whose rights are not the same. The model of these scenes waits under a name.
+  use ExUnit.Case, async: false
+
+  import AshAgent.Door.Asks
+
+  alias AshAgent.{Context, Door, Sessions}
+  alias AshAgent.Door.{Feed, Play}
+
+  @moduletag :capture_log
+  @moduletag timeout: 60_000
+
+  defmodule Asked do
+    # Sessions that only those read who are named.
+    alias AshAgent.Door.Source.Sessions
+
+    def allow(names), do: :persistent_term.put(__MODULE__, names)
+
+    def see(_place, %{actor: name}),
+      do: if(name in :persistent_term.get(__MODULE__), do: :ok, else: {:error, :not_found})
+
+    def open(place, identity, limit),
+      do: with(:ok <- see(place, identity), do: Sessions.open(place, identity, limit))
+
+    defdelegate name(place, identity), to: Sessions
+    defdelegate say(place, identity, input, key, behind), to: Sessions
+    defdelegate fork(place, identity, fork, iteration), to: Sessions
+    defdelegate steer(place, identity, input, key), to: Sessions
+    defdelegate waits?(place, identity, key), to: Sessions
+    defdelegate stop(place, identity), to: Sessions
+    defdelegate decide(place, identity, call, verdict, reason), to: Sessions
+    defdelegate resume(place, identity), to: Sessions
+  end
+
+  setup context do
+    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    {:ok, _} = Play.sessions(name, restore_context: fn %{name: name} -> {:ok, %{name: name}} end)
+    Asked.allow(["ada", "bob"])
+    opts = [identify: &identify/1] ++ (context[:door] || [])
+    %{name: name, door: %{Play.door(name, port(), opts) | source: Asked}}
+  end
+
+  defp identify(%{headers: headers, asks: asks}) do
+    {_, "Bearer " <> name} = List.keyfind(headers, "authorization", 0)
+    own = %{runtime_context: %{name: name}, metadata: %{name: name}}
+    {:ok, Map.merge(own, %{conversation: asks, actor: name, by: name})}
+  end
+
+  defp as(request, name) do
+    token = {"authorization", "Bearer #{name}"}
+    Map.update!(request, :headers, &List.keyreplace(&1, "authorization", 0, token))
+  end
+
+  defp watch(name), do: request("GET", ["c1", "stream"]) |> as(name)
+
+  defp reader(door, request) do
+    test = self()
+
+    spawn_link(fn ->
+      {200, _headers, {:stream, bytes}} = Door.call(door, request)
+      Enum.each(bytes, &send(test, {self(), :bytes, IO.iodata_to_binary(&1)}))
+      send(test, {self(), :over})
+    end)
+  end
+
+  defp until(client, text) do
+    unless Process.get(client, "") =~ text do
+      assert_receive {^client, :bytes, bytes}, 10_000
+      Process.put(client, Process.get(client, "") <> bytes)
+      until(client, text)
+    end
+  end
+
+  defp rest(client) do
+    receive do
+      {^client, :bytes, bytes} ->
+        Process.put(client, Process.get(client, "") <> bytes)
+        rest(client)
+
+      {^client, :over} ->
+        Process.get(client)
+    after
+      20_000 -> flunk("no end: #{Process.get(client)}")
+    end
+  end
+
+  defp await_model(not_this \\ nil) do
+    case Process.whereis(:the_model) do
+      model when model in [nil, not_this] ->
+        Process.sleep(10)
+        await_model(not_this)
+
+      model ->
+        model
+    end
+  end
+
+  test "who may not read gets nothing of what others share", %{door: door} do
+    ada = reader(door, say("c1", "wait") |> as("ada"))
+    until(ada, "two")
+    known = Supervisor.which_children(Feed.Supervisor)
+    bob = reader(door, watch("bob"))
+    until(bob, "two")
+    assert known -- Supervisor.which_children(Feed.Supervisor) == []
+    assert refused(door, watch("eve")) == {404, "not_found"}
+    [id] = Regex.run(~r/id: (\S+)/, Process.get(ada), capture: :all_but_first)
+    back = Map.update!(watch("eve"), :headers, &[{"last-event-id", id} | &1])
+    assert refused(door, back) == {404, "not_found"}
+    assert Supervisor.which_children(Feed.Supervisor) -- known == []
+    send(await_model(), :go)
+    assert rest(ada) == rest(bob)
+  end
+
+  test "a right that is withdrawn ends with the session, whoever was the first", %{
+    door: door,
+    name: name
+  } do
+    ada = reader(door, say("c1", "wait") |> as("ada"))
+    until(ada, "two")
+    bob = reader(door, watch("bob"))
+    until(bob, "two")
+    Asked.allow(["bob"])
+    model = await_model()
+    {:ok, session} = Sessions.fetch_session(name, "c1")
+    Process.exit(session, :kill)
+    send(await_model(model), :go)
+    assert %{"type" => "finish"} = bob |> rest() |> read() |> last()
+    ended = ada |> rest() |> read()
+    assert %{"type" => "error", "errorText" => "deleted (" <> _} = last(ended)
+    refute text(ended) =~ "three"
+  end
+
+  @tag door: [state: &__MODULE__.state/1]
+  test "who comes later has the application's state as well", %{door: door} do
+    ada = reader(door, say("c1", "wait") |> as("ada"))
+    until(ada, "two")
+    bob = reader(door, watch("bob"))
+    until(bob, "two")
+    send(await_model(), :go)
+    told = rest(ada)
+    assert rest(bob) == told
+
+    assert [%{"data" => %{"turns" => 1}}] =
+             for(%{"type" => "data-state"} = c <- read(told), do: c)
+  end
+
+  def state(context), do: %{turns: Context.count_iterations(context)}
+end
