@@ -275,6 +275,18 @@ defmodule AshAgent.DoorResourceTest do
     assert Ash.get!(Page.PlainChat, id, [load: :status] ++ rights("ann")).status == :paused
   end
 
+  test "a turn is taken back by the action :rewind" do
+    door = door(rewind: true)
+    id = create("ann")
+    ask_and_play(door, say(id, "Hi") |> as("ann"), [@hi])
+    body = %{id: id, trigger: "regenerate-message", messages: [message("m1", "Hi")]}
+    again = request("POST", [], body)
+    assert refused(door, again |> as("eve")) == {404, "not_found"}
+    chunks = ask_and_play(door, again |> as("ann"), [[{:text, "Once more."}, {:finish, "stop"}]])
+    assert text(chunks) == "Once more."
+    assert Context.count_messages(context(id).context) == 3
+  end
+
   test "a door has one place" do
     own = [identify: &identify/1, hosts: ["a"]]
 
