@@ -475,6 +475,10 @@ defmodule AshAgent.Door do
     waiting = Reader.waiting(stream.reader, context)
 
     cond do
+      # All of it was decided before, and the turn was not gone on with.
+      new == [] and answers != [] and stream.status == {:paused, []} ->
+        decide_all(stream, [], asked)
+
       new == [] or Enum.uniq(ids) != ids or not Enum.all?(ids, &is_map_key(asked, &1)) ->
         {:error, :not_waiting}
 
