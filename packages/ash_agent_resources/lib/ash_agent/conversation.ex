@@ -123,7 +123,7 @@ defmodule AshAgent.Conversation do
   | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
   | `:answer` | answers the question of the call `call_id`, see `AshAgent.Runtime.AskUser`, with a text as `answer` or a map as `form`. `arguments` are those that were shown |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
-  | `:rewind` | goes back to the end of an `iteration` |
+  | `:rewind` | goes back to the end of an `iteration`, or with the number before the first one to before anything was said |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
   | `:erase` | deletes all records of a `filter` for good, with their conversations; see below |
   | `:delta` | is never called. It is the action of notifications with pieces of an answer, see below |

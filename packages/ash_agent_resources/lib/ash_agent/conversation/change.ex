@@ -41,7 +41,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
-  alias AshAgent.Runtime.{Ended, Journal, ToolArguments}
+  alias AshAgent.Runtime.{Ended, Journal, Rewind, ToolArguments}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :answer, :cancel, :rewind]
   # The last two are the extension's own.
@@ -178,7 +178,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp does(:rewind, changeset, _context) do
     edit_after(changeset, [status: :idle], fn conversation ->
-      Context.rewind(conversation, to: Changeset.get_argument(changeset, :iteration))
+      Rewind.rewind(conversation, Changeset.get_argument(changeset, :iteration))
     end)
   end
 
