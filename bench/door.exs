@@ -31,14 +31,14 @@ defmodule AshAgent.Bench.Door.Model do
   @impl true
   def chat(_context, _opts), do: {:error, :only_streams}
 
-  # The message says how many pieces there are, and whether they come one a millisecond, or wait for `:go`.
+  # The message says how many pieces there are, whether they come one a millisecond, and whether they wait for `:go`.
   @impl true
   def stream(context, _opts, fun) do
     %{content: text} =
       context |> Context.to_messages() |> Enum.filter(&(&1.role == :user)) |> List.last()
 
-    [pieces, pace] = text |> text() |> String.split(" ")
-    if pace == "wait", do: wait()
+    [pieces, pace | wait] = text |> text() |> String.split(" ")
+    if wait != [], do: wait()
     response = Response.new(nil, model: "bench")
 
     response =
@@ -56,7 +56,7 @@ defmodule AshAgent.Bench.Door.Model do
 
   defp wait do
     Process.register(self(), :the_model)
-    receive do: (:go -> :ok)
+    receive do: (:go -> Process.unregister(:the_model))
   end
 
   defp push(response, event, fun) do
@@ -293,12 +293,14 @@ defmodule AshAgent.Bench.Door do
 
   # The others send the same message, which is said once, and get what comes of it.
   defp clients(door, protocol, pace, count) do
-    asked = ask(protocol, id(), text(pace))
+    asked = ask(protocol, id(), text(pace) <> " wait")
     asked = Map.update!(asked, :headers, &[{"idempotency-key", "k"} | &1])
-
-    1..count
-    |> Enum.map(fn _ -> Task.async(fn -> read(door, asked) end) end)
-    |> Task.await_many(:infinity)
+    first = Task.async(fn -> read(door, asked) end)
+    model = await_model()
+    others = for _ <- 2..count//1, do: Task.async(fn -> read(door, asked) end)
+    Process.sleep(200)
+    send(model, :go)
+    Task.await_many([first | others], :infinity)
   end
 
   defp read(door, asked) do
@@ -309,10 +311,13 @@ defmodule AshAgent.Bench.Door do
   defp once do
     :persistent_term.put(Counting, :counters.new(1, []))
     door = %{door(:ai_sdk) | protocol: Counting}
-    asked = ask(:ai_sdk, id(), "1000 wait")
-    clients = for _ <- 1..10, do: Task.async(fn -> read(door, asked) end)
-    go()
-    Task.await_many(clients, :infinity)
+    asked = ask(:ai_sdk, id(), "1000 fast wait")
+    first = Task.async(fn -> read(door, asked) end)
+    model = await_model()
+    others = for _ <- 2..10, do: Task.async(fn -> read(door, asked) end)
+    Process.sleep(200)
+    send(model, :go)
+    Task.await_many([first | others], :infinity)
     written = :counters.get(:persistent_term.get(Counting), 1)
 
     IO.puts(
@@ -322,8 +327,17 @@ defmodule AshAgent.Bench.Door do
 
   ## Memory
 
+  # What other rows have left for those who come back.
+  defp clear do
+    for {_, feed, _, _} <- Supervisor.which_children(Door.Feed.Supervisor),
+        do: Process.exit(feed, :kill)
+
+    Process.sleep(200)
+  end
+
   defp idle do
-    asked = ask(:ai_sdk, id(), "1 wait")
+    clear()
+    asked = ask(:ai_sdk, id(), "1 fast wait")
     first = Task.async(fn -> read(door(:ai_sdk), asked) end)
     model = await_model()
     before = memory()
@@ -337,7 +351,8 @@ defmodule AshAgent.Bench.Door do
 
   # They read a little, and nothing more before the turn is over.
   defp slow do
-    asked = ask(:ai_sdk, id(), "#{@fast} wait")
+    clear()
+    asked = ask(:ai_sdk, id(), "#{@fast} fast wait")
     test = self()
     first = Task.async(fn -> read(door(:ai_sdk), asked) end)
     model = await_model()
@@ -377,8 +392,7 @@ defmodule AshAgent.Bench.Door do
     :erlang.memory(:total)
   end
 
-  defp go, do: send(await_model(), :go)
-
+  # The model, when it waits.
   defp await_model do
     with nil <- Process.whereis(:the_model) do
       Process.sleep(50)
