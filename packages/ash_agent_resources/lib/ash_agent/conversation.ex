@@ -125,7 +125,7 @@ defmodule AshAgent.Conversation do
   | `:arrive` | gives the call that waits under `key` its late result: `text`, `result`, a map, or `error`; see below |
   | `:waiting` | reads the conversations with calls that wait, for whom they may: with `for`, only those that wait for this person or tag. `waiting_calls` of each lists them |
   | `:cancel` | ends the running turn, or gives up pending calls and a turn that is parked, and drops messages that wait |
-  | `:rewind` | goes back to the end of an `iteration` |
+  | `:rewind` | goes back to the end of an `iteration`, or with the number before the first one to before anything was said |
   | `:fork` | creates another conversation that continues from `source_id`, at an `iteration` if one is given |
   | `:erase` | deletes all records of a `filter` for good, with their conversations; see below |
   | `:delta` | is never called. It is the action of notifications with pieces of an answer, see below |

@@ -647,6 +647,28 @@ defmodule AshAgent.Session do
     do: call(session, :take_arrivals, :take_arrivals)
 
   @doc """
+  Goes back to the end of an iteration, as `AshAgent.Context.rewind/2`, and returns `:ok` when that is stored. The number before the first iteration
+  is the conversation before anything was said: only its system prompt is left.
+
+  Returns `{:error, :busy}` while something runs or waits, `{:error, :paused}` while calls wait for decisions, and
+  `{:error, %AshAgent.Context.Error{}}` for an iteration that is not there.
+
+  ## Examples
+
+      iex> {:ok, session} = AshAgent.Session.start_link(llm: fn _ -> {:ok, %{content: "Hello!"}} end, system_prompt: "Be brief.")
+      iex> {:ok, _result} = AshAgent.Session.prompt(session, "Hi")
+      iex> AshAgent.Session.rewind(session, 0)
+      :ok
+      iex> session |> AshAgent.Session.context() |> AshAgent.Context.to_messages()
+      [%{role: :system, content: "Be brief."}]
+  """
+  @doc since: "0.1.0"
+  @spec rewind(session(), integer()) ::
+          :ok | {:error, :busy | :paused | Context.Error.t() | Error.t()}
+  def rewind(session, number) when is_server(session) and is_integer(number),
+    do: call(session, {:rewind, number}, :rewind)
+
+  @doc """
   Switches to another model from the next prompt on, with the same history. Returns `:ok`.
 
   Raises `ArgumentError` for anything that is not a model.

@@ -273,6 +273,27 @@ defmodule AshAgent.Sessions do
     do: Router.ask(sessions, id, :find, &Session.cancel/1)
 
   @doc """
+  Goes back to the end of an iteration, see `AshAgent.Session.rewind/2`.
+
+  ## Examples
+
+      iex> {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      iex> {:ok, _} = AshAgent.Sessions.start_link(name: Example.Rewind, store: store, llm: fn _ -> {:ok, %{content: "Hello!"}} end)
+      iex> {:ok, _result} = AshAgent.Sessions.prompt(Example.Rewind, "c1", "Hi")
+      iex> AshAgent.Sessions.rewind(Example.Rewind, "c1", 0)
+      :ok
+      iex> {:ok, context} = AshAgent.Sessions.context(Example.Rewind, "c1")
+      iex> AshAgent.Context.count_messages(context)
+      0
+  """
+  @doc since: "0.1.0"
+  @spec rewind(sessions(), id(), integer()) ::
+          :ok | {:error, :busy | :paused | Context.Error.t() | Runtime.Error.t() | Error.t()}
+  def rewind(sessions, id, number)
+      when is_server(sessions) and is_binary(id) and is_integer(number),
+      do: Router.ask(sessions, id, :find, &Session.rewind(&1, number))
+
+  @doc """
   Pauses the running turn at its next step, see `AshAgent.Session.pause/1`. `resume/3` goes on with it.
 
   ## Examples

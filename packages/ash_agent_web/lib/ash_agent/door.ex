@@ -23,6 +23,9 @@ defmodule AshAgent.Door do
             {:when_running, {:in, [:refuse, :steer]},
              [type_doc: "`:refuse` or `:steer`", default: :refuse],
              "what a message does that comes while a turn runs: status 409, or it goes into that turn."},
+            {:rewind, :boolean, [default: false],
+             "whether `regenerate()` of `useChat` and a message that was edited take back the turn of that message and what came after it, for good. " <>
+               "Otherwise they are refused."},
             {:page_tools, {:list, :string}, [default: []],
              "the names of tools that a page of AG-UI runs itself. They are tools of the sessions, made with `AshAgent.Runtime.AskUser.tool/1`."},
             {:state, {:or, [{:fun, 1}, nil]}, [type_doc: "a function of the context"],
@@ -115,7 +118,7 @@ defmodule AshAgent.Door do
 
   Nothing of what a page says about the past is believed. Of a message that was said, its text and its files count, which are in the body
   (`data:`): nothing is fetched. Of a decision, the approval's id, the verdict and the reason count. The id stands for one call with the arguments that were
-  shown, so other arguments, another call, and a second answer are refused. Changed or repeated older messages are refused in words.
+  shown, so other arguments, another call, and a second answer are refused. Changed or repeated older messages are refused in words, unless `:rewind` allows them.
 
   An error has a kind and an id, `{"error": {"kind": "busy", "id": "…"}}`, and the log has the same id. In a stream it is `kind (id)`.
 
@@ -514,6 +517,18 @@ defmodule AshAgent.Door do
     end
   end
 
+  # A message is said again, as it was or another one, in place of its turn and of all that came after.
+  defp act(door, {:rewind, id, input}, identity) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)),
+         :ok <- Stream.close(stream),
+         {number, message, key} <-
+           Reader.find_said(stream.context, id) || {:error, :unknown_message},
+         input = if(input == :same, do: parts(message.content), else: input),
+         :ok <- rewind(door, stream.status, identity, number - 1) do
+      start(door, key, input, identity)
+    end
+  end
+
   # What tools of the page returned, and decisions.
   defp act(door, {kind, answers}, identity) do
     with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
@@ -527,6 +542,13 @@ defmodule AshAgent.Door do
       end
     end
   end
+
+  defp rewind(_door, :running, _identity, _number), do: {:error, :busy}
+  defp rewind(_door, {:paused, _calls}, _identity, _number), do: {:error, :paused}
+  defp rewind(door, _idle, identity, number), do: ask(door, :rewind, [identity, number])
+
+  defp parts(text) when is_binary(text), do: [%{type: :text, text: text}]
+  defp parts(parts), do: parts
 
   ## Responses
 
@@ -651,8 +673,9 @@ defmodule AshAgent.Door do
 
   defp say(%{door: door, context: context, status: status} = stream, key, input) do
     said =
-      if Context.find_turn(context, :idempotency_key, key),
-        do: {:ok, %{stream | door: put_opts(door, again?: true)}},
+      if known = known(context, key, door.opts[:rewind]),
+        do:
+          {:ok, %{stream | door: put_opts(door, again?: true), reader: Reader.new({:key, known})}},
         else: say(stream, key, input, status)
 
     with {:ok, stream} <- said do
@@ -661,6 +684,19 @@ defmodule AshAgent.Door do
       error ->
         Stream.close(stream)
         error
+    end
+  end
+
+  # The key that a message was said with, which is another one after it was said again.
+  defp known(context, key, rewind?) do
+    with nil <- Context.find_turn(context, :idempotency_key, key),
+         true <- rewind?,
+         "ui:" <> id <- key,
+         {_number, message, _next} <- Reader.find_said(context, id) do
+      message.metadata.idempotency_key
+    else
+      {_first, _last} -> key
+      _unknown -> nil
     end
   end
 
@@ -733,6 +769,10 @@ defmodule AshAgent.Door do
     waiting = Reader.waiting(stream.reader, context)
 
     cond do
+      # All of it was decided before, and the turn was not gone on with.
+      new == [] and answers != [] and stream.status == {:paused, []} ->
+        decide_all(stream, [], asked)
+
       new == [] or Enum.uniq(ids) != ids or not Enum.all?(ids, &is_map_key(asked, &1)) ->
         {:error, :not_waiting}
 

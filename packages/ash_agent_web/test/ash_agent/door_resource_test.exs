@@ -34,7 +34,9 @@ defmodule AshAgent.DoorResourceTest do
     {_, "Bearer " <> name} = List.keyfind(headers, "authorization", 0)
     {_, org} = List.keyfind(headers, "x-org", 0, {nil, "acme"})
     role = if name == "rob", do: :reader, else: :agent
-    own = %{actor: %{id: name, name: name, role: role}, tenant: org}
+    # Somebody else who may do all that ann may.
+    actor = %{id: name, name: String.replace(name, "boss", "ann"), role: role}
+    own = %{actor: actor, tenant: org}
 
     case asks do
       "new-" <> title -> {:ok, Map.put(own, :start, %{title: title})}
@@ -191,6 +193,47 @@ defmodule AshAgent.DoorResourceTest do
     assert context(id, "rob").status == :paused
   end
 
+  test "a turn keeps the rights of who asked, whoever decides", %{door: door} do
+    {id, [approval]} = paused(door, "whose", %{})
+    decision = decide(id, [{approval, true}])
+    # These actors are no records that could be found again: nobody goes on as ann but ann.
+    assert refused(door, decision |> as("boss")) == {409, "no_actor"}
+    assert %{by: "boss"} = Context.Calls.tool_call_decision(context(id).context, "c1")
+    assert refused(door, decide(id, [{approval, false}]) |> as("ann")) == {409, "not_waiting"}
+    chunks = ask_and_play(door, decision |> as("ann"), [@hi])
+    assert %{"output" => "ann"} = Enum.find(chunks, & &1["output"])
+    assert refused(door, decision |> as("ann")) == {409, "not_waiting"}
+  end
+
+  test "a question is answered by who may, and only with what was offered", %{door: door} do
+    id = create("ann")
+    question = call("ask_person", %{question: "Which seat?", choices: ["window", "aisle"]})
+    asked = ask_and_play(door, say(id, "Go") |> as("ann"), [question])
+    %{"providerMetadata" => own} = part = Enum.find(asked, & &1["providerMetadata"])
+
+    answer = fn answer ->
+      answered = %{
+        type: "dynamic-tool",
+        toolCallId: part["toolCallId"],
+        state: "output-available",
+        output: answer,
+        callProviderMetadata: own
+      }
+
+      request("POST", [], %{id: id, messages: [%{id: "t", role: "assistant", parts: [answered]}]})
+    end
+
+    assert refused(door, answer.("aisle") |> as("eve")) == {404, "not_found"}
+    assert refused(door, answer.("aisle") |> as("ann", "other")) == {404, "not_found"}
+    assert refused(door, answer.("roof") |> as("ann")) == {422, "invalid_answer"}
+    chunks = ask_and_play(door, answer.("aisle") |> as("ann"), [@hi])
+    assert %{"output" => "aisle"} = Enum.find(chunks, & &1["output"])
+    assert refused(door, answer.("window") |> as("ann")) == {409, "not_waiting"}
+
+    assert %{decision: :answered, by: "ann"} =
+             Context.Calls.tool_call_decision(context(id).context, "c1")
+  end
+
   test "a denial, and a stop of a turn that waits", %{door: door} do
     {id, [approval]} = paused(door, "delete", %{path: "/a"})
     chunks = ask_and_play(door, decide(id, [{approval, false}]) |> as("ann"), [@hi])
@@ -273,6 +316,18 @@ defmodule AshAgent.DoorResourceTest do
     body = %{threadId: id, runId: "r3", messages: [], resume: resume}
     assert refused(door, request("POST", [], body) |> as("ann")) == {422, "not_served"}
     assert Ash.get!(Page.PlainChat, id, [load: :status] ++ rights("ann")).status == :paused
+  end
+
+  test "a turn is taken back by the action :rewind" do
+    door = door(rewind: true)
+    id = create("ann")
+    ask_and_play(door, say(id, "Hi") |> as("ann"), [@hi])
+    body = %{id: id, trigger: "regenerate-message", messages: [message("m1", "Hi")]}
+    again = request("POST", [], body)
+    assert refused(door, again |> as("eve")) == {404, "not_found"}
+    chunks = ask_and_play(door, again |> as("ann"), [[{:text, "Once more."}, {:finish, "stop"}]])
+    assert text(chunks) == "Once more."
+    assert Context.count_messages(context(id).context) == 3
   end
 
   test "a door has one place" do

@@ -55,7 +55,8 @@ defmodule AshAgent.Door.ClientsTest do
     JSON.encode(%{
       main: url.(start(opts, context)),
       typed: url.(start(opts, context, typed)),
-      steered: url.(start([when_running: :steer] ++ opts, context))
+      steered: url.(start([when_running: :steer] ++ opts, context)),
+      rewound: url.(start([rewind: true] ++ opts, context))
     })
   end
 
@@ -277,6 +278,12 @@ defmodule AshAgent.Door.ClientsTest do
             do: output
 
       assert outputs == [%{"name" => "Ada", "seats" => 2}]
+      again = ["hello", "Hello, Ada!"]
+      edited = ["think", "I have seen it."]
+
+      assert %{"again" => ^again, "edited" => ^edited, "kept" => ^edited, "errors" => []} =
+               scenes["regenerate and edit"]
+
       assert scenes["typed answer"]["value"] == %{"city" => "Prague", "days" => 3}
     end
 

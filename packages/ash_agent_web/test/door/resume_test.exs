@@ -122,6 +122,18 @@ defmodule AshAgent.Door.ResumeTest do
     assert ids(door, back(id)) == Enum.drop(told, 4)
   end
 
+  test "of a turn that was taken back, what was said in its place comes", %{
+    door: door,
+    name: name
+  } do
+    told = ids(door, say("ada-1", "hello"))
+    {id, _} = Enum.at(told, 3)
+    :ok = Sessions.rewind(name, "ada-1", 0)
+    {:ok, _} = Sessions.prompt(name, "ada-1", "think", runtime_context: %{name: "ada"})
+    assert door |> ids(back(id)) |> Enum.map(&elem(&1, 1)) |> text() == "I have seen it."
+    assert text(chunks(door, say("ada-1", "hello", "m2"))) == "Hello, Ada!"
+  end
+
   test "a client of an earlier life gets the turn as a whole, with what is kept", %{
     door: door,
     name: name

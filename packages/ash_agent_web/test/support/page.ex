@@ -55,11 +55,12 @@ defmodule AshAgent.Web.Page do
       delete: fn arguments -> {:ok, "deleted " <> arguments["path"]} end,
       ask_person: AskUser.tool(),
       seats: AskUser.tool(form: @form),
-      look: fn _arguments -> {:ok, "seen"} end
+      look: fn _arguments -> {:ok, "seen"} end,
+      whose: fn _arguments, %{actor: actor} -> {:ok, actor.id} end
     }
   end
 
-  def approval(%{name: "delete"}, _context), do: :ask
+  def approval(%{name: name}, _context) when name in ["delete", "whose"], do: :ask
   def approval(_call, _context), do: :approve
 
   def store, do: AshAgent.Web.Page.Store

@@ -42,7 +42,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
-  alias AshAgent.Runtime.{Ended, Journal, ToolArguments}
+  alias AshAgent.Runtime.{Ended, Journal, Rewind, ToolArguments}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :answer, :arrive, :cancel, :rewind]
   # The last two are the extension's own.
@@ -197,7 +197,7 @@ defmodule AshAgent.Conversation.Change do
 
   defp does(:rewind, changeset, _context) do
     edit_after(changeset, [status: :idle], fn conversation ->
-      Context.rewind(conversation, to: Changeset.get_argument(changeset, :iteration))
+      Rewind.rewind(conversation, Changeset.get_argument(changeset, :iteration))
     end)
   end
 

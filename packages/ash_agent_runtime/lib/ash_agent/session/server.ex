@@ -11,6 +11,7 @@ defmodule AshAgent.Session.Server do
   # | a late result           | running          | is read at its next step| waits             | waits                   |
   # | steer_stored            | error `:idle`    | is given to the run     | error `:paused`   | error `:draining`       |
   # | approve, deny, answer   | makes a decision | error `:busy`           | makes a decision  | error `:busy`           |
+  # | rewind                  | goes back        | error `:busy`           | error `:paused`   | error `:busy`           |
   # | cancel                  | drops what waits | idle                    | idle              | stops                   |
   # | pause                   | -                | at its next step: idle  | -                 | -                       |
   # | the run asks for steers | -                | it gets them            | -                 | stops, if all is stored |
@@ -35,7 +36,7 @@ defmodule AshAgent.Session.Server do
   use GenServer
 
   alias AshAgent.{Context, Runtime}
-  alias AshAgent.Runtime.{Authority, Error, Sealed}
+  alias AshAgent.Runtime.{Authority, Error, Events, Rewind, Sealed}
   alias AshAgent.Session.{Border, Claim, Client, Decision, Job, Run, State, Subscribers, Waking}
   alias AshAgent.Trace.Caller
 
@@ -299,6 +300,9 @@ defmodule AshAgent.Session.Server do
   end
 
   defp handle_request(:take_arrivals, _from, session), do: {:reply, :ok, Run.look(session)}
+
+  defp handle_request({:rewind, number}, _from, session) when is_integer(number),
+    do: with_waiting(session, &rewind(number, &1))
 
   defp handle_request(:cancel, _from, session), do: {:reply, :ok, Run.cancel(session)}
 
@@ -590,6 +594,29 @@ defmodule AshAgent.Session.Server do
       {:error, {:store_error, _} = reason} -> refuse(State.mark_stale(session), reason)
       {:error, reason} -> refuse(session, reason)
     end
+  end
+
+  # What waits was said to the conversation as it is.
+  defp rewind(number, %{status: :idle, runtime: runtime} = session) do
+    with false <- State.set_aside?(session),
+         {:ok, context} <- rewound(session.context, number),
+         :ok <- Events.store(runtime[:on_change], context),
+         {:ok, claim} <- Claim.write(session.claim, context, :idle, []) do
+      {:reply, :ok, State.put_context(%{session | claim: claim}, context)}
+    else
+      true -> {:reply, {:error, :busy}, session}
+      {:error, {:store_error, _} = reason} -> refuse(State.mark_stale(session), reason)
+      {:error, reason} -> refuse(session, reason)
+    end
+  end
+
+  defp rewind(_number, %{status: :paused} = session), do: {:reply, {:error, :paused}, session}
+  defp rewind(_number, session), do: {:reply, {:error, :busy}, session}
+
+  defp rewound(context, number) do
+    {:ok, Rewind.rewind(context, number)}
+  rescue
+    error in Context.Error -> {:error, error}
   end
 
   defp refuse(session, {:store_error, %Context.Error{} = error}),

@@ -153,7 +153,7 @@ defmodule AshAgent.Door.AISDK do
 
   @doc """
   Reads the body of a request: `{:ok, conversation, order, run}`, where the order is `{:say, id, input}` with the last message, which is a
-  person's, or `{:decide, answers}` with `{approval, verdict, reason}` for each answer. Nothing else is read: the history is the server's.
+  person's, `{:rewind, id, input | :same}` with one that is said again, or `{:decide, answers}` with `{approval, verdict, reason}` for each answer. Nothing else is read: the history is the server's.
   Otherwise `{:error, kind}`.
   """
   def read(%{"id" => id} = body, limits) do
@@ -162,15 +162,24 @@ defmodule AshAgent.Door.AISDK do
 
   def read(_body, _limits), do: {:error, :invalid_body}
 
-  defp order(%{"trigger" => "regenerate-message"}, _limits), do: {:error, :regenerate_not_served}
+  # What was said is the server's.
+  defp order(%{"trigger" => "regenerate-message"} = body, limits) do
+    case {limits[:rewind], body["messages"]} do
+      {true, [_ | _] = messages} -> again(List.last(messages))
+      {true, _none} -> {:error, :invalid_messages}
+      _not_served -> {:error, :regenerate_not_served}
+    end
+  end
 
   defp order(%{"messages" => [_ | _] = messages} = body, limits) do
     case {List.last(messages), body["messageId"]} do
       {%{"role" => "user", "parts" => [_ | _] = parts} = message, nil} ->
         Input.say(message["id"], parts, &part/1, limits)
 
-      {%{"role" => "user", "parts" => [_ | _]}, _id} ->
-        {:error, :edit_not_served}
+      {%{"role" => "user", "parts" => [_ | _] = parts} = message, _id} ->
+        if limits[:rewind],
+          do: edit(Input.say(message["id"], parts, &part/1, limits)),
+          else: {:error, :edit_not_served}
 
       {%{"role" => "assistant", "parts" => [_ | _] = parts}, _id} ->
         decide(parts)
@@ -181,6 +190,14 @@ defmodule AshAgent.Door.AISDK do
   end
 
   defp order(_body, _limits), do: {:error, :invalid_messages}
+
+  defp again(%{"role" => "user", "id" => id}),
+    do: if(Input.id?(id), do: {:ok, {:rewind, id, :same}}, else: {:error, :invalid_message_id})
+
+  defp again(_other), do: {:error, :invalid_messages}
+
+  defp edit({:ok, {:say, id, input}}), do: {:ok, {:rewind, id, input}}
+  defp edit(error), do: error
 
   # Nothing is fetched from elsewhere.
   defp part(%{"type" => "file", "mediaType" => type, "url" => "data:" <> rest} = part)

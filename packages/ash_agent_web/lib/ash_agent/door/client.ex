@@ -3,7 +3,7 @@ defmodule AshAgent.Door.Client do
 
   # What one client gets of a turn: bytes that the connection's process reads, and that always end with the protocol's end.
 
-  alias AshAgent.Door
+  alias AshAgent.{Context, Door}
   alias AshAgent.Door.{Feed, Mark, Reader}
 
   # What of a request concerns nobody else, and what of who asks says whether they may read.
@@ -18,7 +18,7 @@ defmodule AshAgent.Door.Client do
   nobody here knows it.
   """
   def since(%Door.Stream{} = stream, turn, since) do
-    with {:ok, feed} <- Feed.find(key(stream, turn)),
+    with {:ok, feed} <- Feed.find(key(stream, turn, stream.context)),
          true <- numbered?(feed, since, stream.door.opts[:run]),
          {:ok, monitor} <- Feed.join(feed, who(stream), since, false) do
       Door.Stream.close(stream)
@@ -45,7 +45,7 @@ defmodule AshAgent.Door.Client do
 
   # Who comes to a turn that others here are told of is told with them. Whether they may, their own stream was asked when it was opened.
   defp share(%{reader: reader, context: context} = stream) do
-    case Feed.find(key(stream, Reader.name(reader, context))) do
+    case Feed.find(key(stream, Reader.name(reader, context), context)) do
       {:ok, feed} -> share(stream, feed)
       :error -> begin(stream)
     end
@@ -71,7 +71,7 @@ defmodule AshAgent.Door.Client do
   defp begin(%{feed: feed, door: door} = stream) do
     own = %{stream | door: %{door | opts: Keyword.drop(door.opts, @own)}, identity: who(stream)}
 
-    with :ok <- Feed.activate(feed, own, &key(own, &1)),
+    with :ok <- Feed.activate(feed, own, &key(own, &1, &2)),
          {:ok, monitor} <- Feed.join(feed, own.identity, :all, true) do
       {feed, monitor}
     else
@@ -80,9 +80,13 @@ defmodule AshAgent.Door.Client do
     end
   end
 
-  defp key(%{door: %{source: source, opts: opts} = door, identity: identity}, turn) do
-    place = source.name(door.place, identity)
-    {source, place, door.protocol, opts[:ai], opts[:state], turn}
+  # Where a turn was taken back, another one begins with the same iteration.
+  defp key(%{door: %{source: source, opts: opts} = door, identity: identity}, turn, context) do
+    began = if is_integer(turn), do: Context.get_iteration(context, turn)
+    began = if began, do: began.started_at
+
+    {source, source.name(door.place, identity), door.protocol, opts[:ai], opts[:state], turn,
+     began}
   end
 
   defp who(%{identity: identity}), do: Map.take(identity, @who)

@@ -15,7 +15,7 @@ defmodule AshAgent.Door.Feed do
   alias AshAgent.Session
 
   #   * `stream` - what is heard of the session
-  #   * `key` - a function from a turn to what clients find it by
+  #   * `key` - a function from a turn and a context to what clients find it by
   #   * `shape` - what the protocol knows of what it has written, if it wants to
   #   * `template` - the block whose pieces come, and how they are written
   #   * `batches` - `{mark, chunks, reader, shape}` by number, from `low` to `high - 1`, with what was told before it
@@ -170,10 +170,10 @@ defmodule AshAgent.Door.Feed do
     end
   end
 
-  defp register(%{key: keys} = feed, name) do
+  defp register(%{key: keys, stream: stream} = feed, name) do
     feed = %{feed | found?: is_integer(name)}
 
-    case Registry.register(__MODULE__.Names, keys.(name), nil) do
+    case Registry.register(__MODULE__.Names, keys.(name, stream.context), nil) do
       {:ok, _pid} -> {:ok, feed}
       # What only its own client needs, others are not told.
       {:error, {_, _pid}} when feed.partial? -> {:ok, feed}

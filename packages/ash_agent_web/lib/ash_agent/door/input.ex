@@ -10,7 +10,7 @@ defmodule AshAgent.Door.Input do
 
   @doc "Returns `{:ok, {:say, id, parts}}` for a message whose parts `read` reads, or `{:error, kind}`."
   def say(id, parts, read, limits) do
-    with true <- (is_binary(id) and byte_size(id) in 1..100) || {:error, :invalid_message_id},
+    with true <- id?(id) || {:error, :invalid_message_id},
          true <- (is_list(parts) and parts != []) || {:error, :invalid_messages},
          true <- Enum.count_until(parts, @parts + 1) <= @parts || {:error, :too_many_parts},
          {:ok, parts} <- each(parts, read),
@@ -19,6 +19,9 @@ defmodule AshAgent.Door.Input do
       {:ok, {:say, id, parts}}
     end
   end
+
+  @doc "Whether it is an id of a page's message."
+  def id?(id), do: is_binary(id) and byte_size(id) in 1..100 and not (id =~ ~r/[[:cntrl:]]/)
 
   @doc "Reads a part that is a text. Any other is an error."
   def text(%{"type" => "text", "text" => text}) when is_binary(text) and text != "",

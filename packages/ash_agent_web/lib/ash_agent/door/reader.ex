@@ -211,10 +211,35 @@ defmodule AshAgent.Door.Reader do
   # The ids of a page's own messages are theirs.
   defp person(number, index, message) do
     case message[:metadata][:idempotency_key] do
-      "ui:" <> id -> {:person, id, message}
+      "ui:" <> key -> {:person, key |> String.split("\n") |> hd(), message}
       _other -> {:person, "#{number}.said.#{index}", message}
     end
   end
+
+  @doc """
+  Returns the message that a page has under an id, if a turn begins with nothing else: `{number, message, key}`, with the iteration, and the key with which
+  it is said again. Otherwise nil.
+  """
+  def find_said(context, id) do
+    said = said(context)
+
+    found =
+      for {number, index, message} <- said,
+          {:person, ^id, _} <- [person(number, index, message)],
+          do: {number, message}
+
+    with [{number, message} | _] <- Enum.reverse(found),
+         [_alone] <- Enum.filter(said, &(elem(&1, 0) == number)),
+         "ui:" <> _ = key <- message[:metadata][:idempotency_key],
+         {^number, _last} <- Context.find_turn(context, :idempotency_key, key) do
+      {number, message, again(String.split(key, "\n"))}
+    else
+      _none -> nil
+    end
+  end
+
+  defp again([key]), do: key <> "\n2"
+  defp again([key, times]), do: "#{key}\n#{String.to_integer(times) + 1}"
 
   @doc "The id of the answer to the turn that begins with an iteration."
   def answer_id(first), do: "turn-#{first}"

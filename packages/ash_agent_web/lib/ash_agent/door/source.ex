@@ -62,6 +62,9 @@ defmodule AshAgent.Door.Source do
   @doc "Goes on with a turn."
   @callback resume(place :: term(), identity()) :: :ok | refused()
 
+  @doc "Goes back to the end of an iteration, where nothing runs or waits."
+  @callback rewind(place :: term(), identity(), number :: integer()) :: :ok | refused()
+
   @doc "The kind of an error of the conversation, which is one of what was decided or said."
   def kind(%Context.Error{reason: {:invalid, [field | _], _}}) when field in [:edited, :answer],
     do: :invalid_answer

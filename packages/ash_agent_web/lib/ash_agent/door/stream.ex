@@ -85,7 +85,10 @@ defmodule AshAgent.Door.Stream do
     do: %{stream | reader: Reader.skip(reader, snapshot), snapshot: nil, partial?: true}
 
   @doc "Ends a stream that is not read."
-  def close(%__MODULE__{feed: feed}), do: Feed.close(feed)
+  def close(%__MODULE__{feed: feed}) do
+    Feed.close(feed)
+    :ok
+  end
 
   @doc "Returns the bytes, to be read by the process that opened it."
   defdelegate bytes(stream), to: Client

@@ -135,7 +135,8 @@ defmodule AshAgent.Trace.Plug do
 
   defp show(query, opts) do
     query = for name <- @filters, query[name] not in [nil, ""], into: %{}, do: {name, query[name]}
-    filters = for {name, text} <- query, do: {String.to_existing_atom(name), read(name, text)}
+    # The module that reads the filters, and has their names, may not be loaded yet.
+    filters = for {name, text} <- query, do: {String.to_atom(name), read(name, text)}
 
     with false <- Enum.any?(filters, &match?({_name, nil}, &1)),
          running = Enum.filter(list_running(opts), &Stored.meets?(&1, filters)),

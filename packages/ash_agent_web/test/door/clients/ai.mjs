@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 
 const [folder, urls, chosen] = process.argv.slice(2)
-const { main: url, typed, steered } = JSON.parse(urls)
+const { main: url, typed, steered, rewound } = JSON.parse(urls)
 const require = createRequire(folder + '/')
 const load = name => import(pathToFileURL(require.resolve(name)).href)
 const { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls } = await load('ai')
@@ -156,6 +156,17 @@ scenarios.edit = async () => {
   const page = await say('hello')
   await page.chat.sendMessage({ text: 'think', messageId: page.chat.messages[0].id })
   return shown(page)
+}
+
+// Where the application lets pages take back a turn.
+scenarios['regenerate and edit'] = async () => {
+  const page = open('ada-rewind', { transport: { api: rewound + '/api/chat' } })
+  await page.chat.sendMessage({ text: 'hello' })
+  await page.chat.regenerate()
+  const again = page.chat.messages.map(text)
+  await page.chat.sendMessage({ text: 'think', messageId: page.chat.messages[0].id })
+  const kept = await (await fetch(`${rewound}/api/chat/ada-rewind/messages`, { headers })).json()
+  return { sent: [], errors: page.seen.errors, again, edited: page.chat.messages.map(text), kept: kept.map(text) }
 }
 
 const asked = chat => chat.messages.flatMap(m => m.parts).filter(p => p.callProviderMetadata?.ashAgent && p.state === 'input-available')

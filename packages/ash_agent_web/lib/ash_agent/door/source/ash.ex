@@ -156,6 +156,10 @@ defmodule AshAgent.Door.Source.Ash do
   @impl true
   def resume(resource, identity), do: run(resource, identity, :resume, %{wait: false})
 
+  @impl true
+  def rewind(resource, identity, number),
+    do: run(resource, identity, :rewind, %{iteration: number})
+
   ## Actions
 
   defp rights(identity) do

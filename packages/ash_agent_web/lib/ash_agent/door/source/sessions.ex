@@ -85,6 +85,10 @@ defmodule AshAgent.Door.Source.Sessions do
          else: (error -> failure(error))
   end
 
+  @impl true
+  def rewind(sessions, %{conversation: id}, number),
+    do: failure(Sessions.rewind(sessions, id, number))
+
   defp failure(:ok), do: :ok
   defp failure({:error, kind}) when kind in [:busy, :moved, :paused, :idle], do: {:error, kind}
   defp failure({:error, kind}) when kind in [:full, :too_large], do: {:error, :busy}
