@@ -387,7 +387,7 @@ for {resource, moduletags, integrations} <- [
         end)
 
         # In transactions of their callers, and with a message or without.
-        for n <- 1..60,
+        for n <- 1..30,
             key = Ash.UUID.generate(),
             input = if(rem(n, 3) > 0, do: %{input: "Hi"}, else: %{}) do
           start = fn ->
