@@ -193,7 +193,7 @@ defmodule AshAgent.Runtime.Late do
       else
         # The time of something that is over by now.
         _nobody when outcome == {:error, :deadline} -> context
-        _nobody -> note_lost(context, key)
+        _nobody -> note_lost(context)
       end
     end)
   end
@@ -295,7 +295,7 @@ defmodule AshAgent.Runtime.Late do
         context
 
       {:error, %{reason: {:late_tool_result, _call, _why}} = error} ->
-        note_lost(context, call, error)
+        note_lost(context, Exception.message(error))
 
       {:error, error} ->
         add_unstorable(context, call, error, opts)
@@ -315,8 +315,8 @@ defmodule AshAgent.Runtime.Late do
   end
 
   @doc "Notes that a result came which no call waits for any more."
-  def note_lost(context, name, words \\ "a result came late, and no call waits for it") do
-    failure = %{kind: :late_result, code: name, message: words}
+  def note_lost(context, words \\ "a result came late, and no call waits for it") do
+    failure = %{kind: :invalid_response, part: "tool", code: "late_result", message: words}
     Context.Audit.add_failure(context, failure)
   end
 

@@ -201,8 +201,8 @@ defmodule AshAgent.Session.Run do
   end
 
   # Late results, if there are any to go on with.
-  defp start_late(session) do
-    case Waking.next(session) do
+  defp start_late(session, asked? \\ false) do
+    case Waking.next(session, asked?) do
       {:start, job} ->
         start(session, job)
 
@@ -226,7 +226,7 @@ defmodule AshAgent.Session.Run do
 
   @doc "Looks for late results, if nothing else is to be done."
   def look(%State{status: :idle, run: nil, unsure?: false} = session) do
-    if State.waiting?(session), do: session, else: start_late(session)
+    if State.waiting?(session), do: session, else: start_late(session, true)
   end
 
   def look(%State{} = session), do: session

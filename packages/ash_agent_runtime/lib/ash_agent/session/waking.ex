@@ -15,15 +15,15 @@ defmodule AshAgent.Session.Waking do
 
   @doc """
   Returns what a session without a run and without messages does next: `{:start, job}`, `{:rest, milliseconds}` until it should look again,
-  or `:infinity`, or `{:drop, keys, context}` with results that begin no turn.
+  or `:infinity`, or `{:drop, keys, context}` with results that begin no turn. Somebody who asks says that there are some, even if no call waits.
   """
-  def next(session)
+  def next(session, asked? \\ false)
 
-  def next(%{claim: %{kept: %{status: status}}, run: nil} = session)
+  def next(%{claim: %{kept: %{status: status}}, run: nil} = session, asked?)
       when status in [:idle, :waiting] do
     open = Late.open(session.context)
 
-    if open == %{} and status == :idle do
+    if open == %{} and status == :idle and not asked? do
       {:rest, :infinity}
     else
       with {:ok, [_ | _] = arrivals} <- Claim.fetch_arrivals(session.claim),
@@ -37,7 +37,7 @@ defmodule AshAgent.Session.Waking do
     end
   end
 
-  def next(_session), do: {:rest, :infinity}
+  def next(_session, _asked?), do: {:rest, :infinity}
 
   @doc "Returns after how many milliseconds a session looks again."
   def look_again(%{claim: %{lease: lease}, context: context}),
