@@ -51,6 +51,7 @@ defmodule AshAgent.Runtime.InspectTest do
       },
       %MCP.Error{reason: {:unavailable, %{"files" => "does not answer"}}},
       %Sessions.Error{reason: {:lost, {:exit, "a secret"}}},
+      Sessions.Webhook.new(to: __MODULE__, secrets: [{"a", String.duplicate("secret", 6)}]),
       %Store.Error{reason: :not_found},
       %Store.Conversation{
         id: "c1",
