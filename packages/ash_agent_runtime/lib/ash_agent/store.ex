@@ -764,7 +764,7 @@ defmodule AshAgent.Store do
     check_outcome!(outcome)
 
     if Options.id?(key),
-      do: call_known(store, :arrive, id, [key, outcome, opts]),
+      do: store |> check_late!() |> call_known(:arrive, id, [key, outcome, opts]),
       else: {:error, :unknown}
   rescue
     error in Context.Error -> {:error, error}
@@ -791,7 +791,8 @@ defmodule AshAgent.Store do
   """
   @doc since: "0.1.0"
   @spec arrivals(t(), id()) :: {:ok, [map()]} | {:error, Error.t()}
-  def arrivals(store, id) when is_binary(id), do: call_known(store, :arrivals, id, [], {:ok, []})
+  def arrivals(store, id) when is_binary(id),
+    do: store |> check_late!() |> call_known(:arrivals, id, [], {:ok, []})
 
   @doc """
   Returns calls that wait for a result, over all conversations, those first that have waited longest: `{:ok, %{calls: calls, next: cursor}}`.
@@ -818,7 +819,10 @@ defmodule AshAgent.Store do
   @spec waiting_calls(t(), keyword()) ::
           {:ok, %{calls: [map()], next: tuple() | nil}} | {:error, Error.t()}
   def waiting_calls(store, opts \\ []),
-    do: Named.call(store, :waiting_calls, [Options.validate!(opts, :waiting_calls)])
+    do:
+      store
+      |> check_late!()
+      |> Named.call(:waiting_calls, [Options.validate!(opts, :waiting_calls)])
 
   @doc """
   Stores deadlines that have passed as the results of their calls, by the store's clock, and returns `{:ok, [%{id:, key:}]}`.
@@ -839,7 +843,10 @@ defmodule AshAgent.Store do
   @spec expire_waiting(t(), keyword()) ::
           {:ok, [%{id: id(), key: String.t()}]} | {:error, Error.t()}
   def expire_waiting(store, opts \\ []),
-    do: Named.call(store, :expire_waiting, [Options.validate!(opts, :expire_waiting)])
+    do:
+      store
+      |> check_late!()
+      |> Named.call(:expire_waiting, [Options.validate!(opts, :expire_waiting)])
 
   @doc """
   Returns conversations that are `:idle` or `:waiting` and that nobody owns, with late results that no write has taken, those first whose result has
@@ -861,7 +868,16 @@ defmodule AshAgent.Store do
   @spec arrived(t(), keyword()) ::
           {:ok, %{ids: [id()], next: tuple() | nil}} | {:error, Error.t()}
   def arrived(store, opts \\ []),
-    do: Named.call(store, :arrived, [Options.validate!(opts, :arrived)])
+    do: store |> check_late!() |> Named.call(:arrived, [Options.validate!(opts, :arrived)])
+
+  defp check_late!(store) do
+    checked = Named.check!(store)
+
+    unless Named.late?(checked),
+      do: AshAgent.Caller.refuse!("the store keeps no late results: its module has no arrive/5")
+
+    store
+  end
 
   # No database has a conversation of another id.
   defp call_known(store, function, id, more, otherwise \\ {:error, :not_found}),

@@ -133,10 +133,14 @@ defmodule AshAgent.Store.Late do
 
   # The masks of a document, on a conversation of this call alone.
   defp mask(call, masks) do
-    shown = Map.take(call, [:id, :name, :arguments])
+    # The name may be an atom that this VM does not have.
+    shown = call |> Map.take([:id, :name, :arguments]) |> Map.update!(:name, &text/1)
     context = Context.new("-", id: "-") |> Context.add_assistant_message(nil, [shown])
     document = put_in(Context.dump(context), ["view"], %{"covers" => [], "masks" => masks})
     [_user, %{tool_calls: [masked]}] = document |> Context.load!() |> Context.to_messages()
     Map.merge(call, Map.take(masked, [:name, :arguments]))
   end
+
+  defp text(%{name: text}), do: text
+  defp text(name), do: name
 end

@@ -8,6 +8,21 @@ defmodule AshAgent.Sessions.ArrivalsTest do
 
   alias AshAgent.{Context, Session, Sessions, Store}
 
+  # A store of an application that was written before there were late results.
+  defmodule Early do
+    @moduledoc false
+    @behaviour Store
+    defstruct [:store]
+
+    for {name, arity} <- Store.behaviour_info(:callbacks) do
+      [_ | args] = Macro.generate_arguments(arity, __MODULE__)
+
+      @impl true
+      def unquote(name)(%{store: store}, unquote_splicing(args)),
+        do: Store.Named.call(store, unquote(name), [unquote_splicing(args)])
+    end
+  end
+
   setup do: {:ok, store: sqlite()}
 
   defp start(store, opts) do
@@ -68,6 +83,18 @@ defmodule AshAgent.Sessions.ArrivalsTest do
 
     until(fn -> Enum.sort(ids.()) == ["given", "passed"] end)
     assert {:error, :late} = Sessions.arrive(sessions, "passed", "h", {:ok, "green"})
+  end
+
+  test "a store that keeps no late results is named, and left alone", %{store: store} do
+    without = %Early{store: store}
+
+    assert_raise ArgumentError, ~r"no arrive/5", fn ->
+      Store.arrive(without, "c", "k", {:ok, 1})
+    end
+
+    assert_raise ArgumentError, ~r"no arrive/5", fn -> Sessions.waiting(without) end
+    sessions = start(without, recover: 20)
+    assert {:ok, _} = Sessions.prompt(sessions, "c", "Hi")
   end
 
   # What stands before needs Oban and an endpoint.
