@@ -39,6 +39,7 @@ defmodule AshAgent.DoorResourceTest do
     own = %{actor: actor, tenant: org}
 
     case asks do
+      nil -> {:ok, Map.put(own, :start, %{title: "A response"})}
       "new-" <> title -> {:ok, Map.put(own, :start, %{title: title})}
       id -> {:ok, Map.put(own, :conversation, id)}
     end
@@ -316,6 +317,145 @@ defmodule AshAgent.DoorResourceTest do
     body = %{threadId: id, runId: "r3", messages: [], resume: resume}
     assert refused(door, request("POST", [], body) |> as("ann")) == {422, "not_served"}
     assert Ash.get!(Page.PlainChat, id, [load: :status] ++ rights("ann")).status == :paused
+  end
+
+  defp respond(door, input, more \\ %{}) do
+    request = request("POST", [], Map.merge(%{input: input}, more)) |> as("ann")
+    asked = Task.async(fn -> Door.call(door, request) end)
+    play(@hi)
+    {200, _, json} = Task.await(asked, 20_000)
+    json |> IO.iodata_to_binary() |> JSON.decode!()
+  end
+
+  @tag door: [protocol: :responses]
+  test "a response is a turn of a record, and behind an earlier one of a fork of it", %{
+    door: door
+  } do
+    %{"id" => one, "conversation" => %{"id" => id}} = first = respond(door, "One")
+    assert [%{"content" => [%{"text" => "Hi, ann."}]}] = first["output"]
+
+    assert %{"conversation" => %{"id" => ^id}} =
+             respond(door, "Two", %{previous_response_id: one})
+
+    {200, _, json} = Door.call(door, request("GET", [one], nil) |> as("ann"))
+    assert %{"output" => output} = json |> IO.iodata_to_binary() |> JSON.decode!()
+    assert output == first["output"]
+    forked = respond(door, "Else", %{previous_response_id: one})
+    fork = forked["conversation"]["id"]
+    assert fork != id
+    assert [:system, :user, :assistant, :user, :assistant] = roles(fork)
+    assert %{title: "A response", owner: "ann"} = Ash.get!(Page.Chat, fork, rights("ann"))
+    assert [_, _, _, _, _] = roles(id)
+
+    # It goes on in its fork, and nobody else's response is there.
+    next = respond(door, "More", %{previous_response_id: forked["id"]})
+    assert next["conversation"]["id"] == fork
+
+    for {name, org} <- [{"eve", "acme"}, {"ann", "other"}],
+        request <- [
+          request("GET", [one], nil),
+          request("POST", [one, "cancel"], nil),
+          request("POST", [], %{input: "Hi", previous_response_id: one}),
+          request("POST", [], %{input: "Hi", conversation: id})
+        ] do
+      assert {404, _, _} = Door.call(door, request |> as(name, org))
+    end
+
+    refute_received {:asked, _, _}
+  end
+
+  defp roles(id), do: for(message <- Context.to_messages(context(id).context), do: message.role)
+
+  @tag door: [protocol: :responses]
+  test "of several that follow one response at once, one has its conversation", %{door: door} do
+    %{"id" => one, "conversation" => %{"id" => id}} = respond(door, "One")
+    body = %{input: "And?", previous_response_id: one}
+
+    asked =
+      for _ <- 1..3 do
+        Task.async(fn -> Door.call(door, request("POST", [], body) |> as("ann")) end)
+      end
+
+    for _ <- 1..3 do
+      receive do
+        {:asked, model, _text} -> for step <- @hi, do: send(model, step)
+      after
+        5_000 -> :refused
+      end
+    end
+
+    answers = Task.await_many(asked, 20_000)
+    for {status, _, _} <- answers, do: assert(status in [200, 409])
+
+    conversations =
+      for {200, _, json} <- answers,
+          do: (json |> IO.iodata_to_binary() |> JSON.decode!())["conversation"]["id"]
+
+    assert conversations == Enum.uniq(conversations)
+    assert Enum.count(roles(id), &(&1 == :user)) <= 2
+  end
+
+  @tag door: [protocol: :responses]
+  test "an application that has no record for a fork refuses it by name", %{door: door} do
+    %{"id" => one} = respond(door, "One")
+    respond(door, "Two", %{previous_response_id: one})
+
+    identify = fn
+      %{forks: _id} -> {:ok, %{conversation: Ash.UUID.generate(), actor: nil, tenant: "acme"}}
+      request -> identify(request)
+    end
+
+    body = %{input: "Else", previous_response_id: one}
+
+    {400, _, json} =
+      Door.call(%{door | identify: identify}, request("POST", [], body) |> as("ann"))
+
+    assert %{"error" => %{"kind" => "not_served"}} =
+             json |> IO.iodata_to_binary() |> JSON.decode!()
+  end
+
+  test "two people's pages share what is written of a turn, and a stranger gets nothing of it", %{
+    door: door
+  } do
+    id = create("ann")
+    first = reader(door, say(id, "Hi") |> as("ann"))
+    assert_receive {:asked, model, "Hi"}, 20_000
+    send(model, {:text, "one "})
+    assert_receive {^first, :has, "one "}, 20_000
+    known = Supervisor.which_children(Door.Feed.Supervisor)
+    watch = request("GET", [id, "stream"])
+    second = reader(door, watch |> as("ann"))
+    assert_receive {^second, :has, "one "}, 20_000
+    assert refused(door, watch |> as("eve")) == {404, "not_found"}
+    assert refused(door, watch |> as("ann", "other")) == {404, "not_found"}
+    assert Supervisor.which_children(Door.Feed.Supervisor) -- known == []
+    # It is nobody's turn but its session's, and its owner is another one now.
+    Ash.Seed.update!(Ash.get!(Page.Chat, id, rights("ann")), %{owner: "eve"}, tenant: "acme")
+    assert refused(door, watch |> as("ann")) == {404, "not_found"}
+    for step <- [{:text, "two"}, {:finish, "stop"}], do: send(model, step)
+
+    for client <- [first, second] do
+      assert_receive {^client, :over, bytes}, 20_000
+      assert bytes |> read() |> text() == "one two"
+    end
+  end
+
+  # Says when a client has its first text, and what it has at the end.
+  defp reader(door, request) do
+    test = self()
+
+    spawn_link(fn ->
+      {200, _headers, {:stream, bytes}} = Door.call(door, request)
+
+      bytes =
+        Enum.map_join(bytes, fn bytes ->
+          bytes = IO.iodata_to_binary(bytes)
+          if bytes =~ "one ", do: send(test, {self(), :has, "one "})
+          bytes
+        end)
+
+      send(test, {self(), :over, bytes})
+    end)
   end
 
   test "a turn is taken back by the action :rewind" do

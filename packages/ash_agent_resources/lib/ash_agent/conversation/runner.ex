@@ -261,7 +261,13 @@ defmodule AshAgent.Conversation.Runner do
         {:prompt, id} -> Session.prompt_stored(session, id, own)
       end
 
-    answer = with {:ok, ref} <- answer, do: await(ref, monitor)
+    answer =
+      with {:ok, ref} <- answer do
+        # From now on the session says what it does.
+        Registry.unregister(@begun, {turn.resource, turn.tenant, turn.id})
+        await(ref, monitor)
+      end
+
     Process.demonitor(monitor, [:flush])
 
     # A session gives its conversation back after its reply. The next action finds it free, also in a transaction on the only
@@ -416,23 +422,24 @@ defmodule AshAgent.Conversation.Runner do
   def subscribe(record, tenant) do
     subscribed =
       unless_gone(fn ->
-        with {:ok, session} <- fetch_session(record, tenant), do: Session.subscribe(session)
+        with {:ok, session, _begins?} <- fetch_session(record, tenant),
+             do: Session.subscribe(session)
       end)
 
     if subscribed in [:none, :begins, :gone], do: :idle, else: subscribed
   end
 
   @doc """
-  The session of a record's turn, `{:ok, pid}`, which may end while it is called, `:begins` where a turn that was begun on this node may have none
-  yet, or `:none`.
+  The session of a record's turn, `{:ok, pid, begins?}`, which may end while it is called, and where a turn that was begun on this node may not have
+  come to it yet; `:begins` where such a turn may have none yet, or `:none`.
   """
   def fetch_session(%resource{} = record, tenant) do
     place = {resource, Ash.ToTenant.to_tenant(tenant, resource), Info.key(record)}
-    begun = Registry.lookup(@begun, place)
+    begins? = Registry.lookup(@begun, place) != []
 
     case unless_gone(fn -> session_status(place) end) do
-      {_status, session} -> {:ok, session}
-      _none when begun != [] -> :begins
+      {_status, session} -> {:ok, session, begins?}
+      _none when begins? -> :begins
       _none -> :none
     end
   end

@@ -19,9 +19,9 @@ defmodule AshAgent.Door.Source.Ash do
   def open(resource, identity, limit) do
     with {:ok, record} <- fetch_seen(resource, identity) do
       case Runner.fetch_session(record, identity[:tenant]) do
-        {:ok, session} ->
+        {:ok, session, begins?} ->
           with {:ok, ref, snapshot} <- Session.subscribe(session, limit: limit),
-               do: {:ok, session, ref, snapshot, Session.status(session)},
+               do: {:ok, session, ref, snapshot, begun(Session.status(session), begins?)},
                else: (_full -> {:error, :unavailable})
 
         # A turn that has ended meanwhile is in what is read now.
@@ -30,6 +30,10 @@ defmodule AshAgent.Door.Source.Ash do
       end
     end
   end
+
+  # What was begun here comes to the session soon.
+  defp begun(idle, true) when idle in [:idle, {:paused, []}], do: :running
+  defp begun(status, _begins?), do: status
 
   defp stored(resource, identity, session) do
     with {:ok, record} <- fetch(resource, identity, [:context, :status]),
