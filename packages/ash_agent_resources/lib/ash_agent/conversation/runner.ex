@@ -375,22 +375,23 @@ defmodule AshAgent.Conversation.Runner do
   def subscribe(record, tenant) do
     subscribed =
       unless_gone(fn ->
-        with {:ok, session} <- fetch_session(record, tenant), do: Session.subscribe(session)
+        with {:ok, session, _begins?} <- fetch_session(record, tenant),
+             do: Session.subscribe(session)
       end)
 
     if subscribed in [:none, :begins, :gone], do: :idle, else: subscribed
   end
 
   @doc """
-  The session of a record's turn, `{:ok, pid}`, which may end while it is called, `:begins` where a turn that was begun on this node may have none
-  yet, or `:none`.
+  The session of a record's turn, which may end while it is called, and whether a turn was begun on this node that it may not have heard of yet:
+  `{:ok, pid, begins?}`, or without a session `:begins` or `:none`.
   """
   def fetch_session(%resource{} = record, tenant) do
     place = {resource, Ash.ToTenant.to_tenant(tenant, resource), Info.key(record)}
     begun = Registry.lookup(@begun, place)
 
     case unless_gone(fn -> session_status(place) end) do
-      {_status, session} -> {:ok, session}
+      {_status, session} -> {:ok, session, begun != []}
       _none when begun != [] -> :begins
       _none -> :none
     end

@@ -19,9 +19,10 @@ defmodule AshAgent.Door.Source.Ash do
   def open(resource, identity, limit) do
     with {:ok, record} <- see(resource, identity) do
       case Runner.fetch_session(record, identity[:tenant]) do
-        {:ok, session} ->
+        {:ok, session, begins?} ->
           with {:ok, ref, snapshot} <- Session.subscribe(session, limit: limit),
-               do: {:ok, session, ref, snapshot, Session.status(session)},
+               status = live(Session.status(session), begins?),
+               do: {:ok, session, ref, snapshot, status},
                else: (_full -> {:error, :unavailable})
 
         # A turn that has ended meanwhile is in what is read now.
@@ -39,6 +40,10 @@ defmodule AshAgent.Door.Source.Ash do
       {:ok, nil, nil, snapshot, status}
     end
   end
+
+  # One that has not heard yet of the turn that it was started for.
+  defp live(status, true) when status in [:idle, {:paused, []}], do: :running
+  defp live(status, _begins?), do: status
 
   defp status(:paused, context), do: {:paused, Context.Calls.undecided_tool_calls(context)}
   defp status(status, _context), do: status
