@@ -160,7 +160,8 @@ defmodule AshAgent.Conversation do
 
   A tool may answer hours later, see [A tool answers in an hour](https://hexdocs.pm/ash_agent_context/late.html): it gets the `:arrival_key` of its call, and
   whoever has the result calls `:arrive` with it. The first result of a key is the only one; the record's metadata has `arrived: :kept`, or `:again` for the
-  same one. Then the turn goes on as the user who asked for the turn of the call, and never as who brings the result. So give `:arrive` a policy of its own,
+  same one. Then the turn goes on as the user who asked for the turn of the call, and never as who brings the result; if that user cannot be found, the result
+  waits until they `:resume`. So give `:arrive` a policy of its own,
   such as one for the actor of a webhook:
 
       bypass action(:arrive) do

@@ -4,6 +4,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
     use MyApp.DataCase, async: true
 
     alias AshAgent.{Context, Conversation.Error, Conversation.Info, Store}
+    alias AshAgent.TestSupport.Wait
     alias MyApp.Chat.{Case, Conversation, Note, Phone, PhoneIteration}
 
     @call %{id: "1", name: "note_write", arguments: %{"text" => "x"}}
@@ -38,6 +39,43 @@ if Code.ensure_loaded?(MyApp.DataCase) do
                Context.get_iteration(context, 1).metadata["runtime_context"]
 
       assert {first, second} == {"user:#{ann[:actor].id}", "user:#{mia[:actor].id}"}
+    end
+
+    # The session's part.
+    if Code.ensure_loaded?(AshAgent.Session) and
+         function_exported?(AshAgent.Session, :take_arrivals, 1) do
+      test "so do those of a turn that a late result wakes, whoever brings it", %{
+        ann: ann,
+        mia: mia
+      } do
+        asked = with_model(ann, ["I start it."], %{locale: "de"})
+        chat = Conversation.start!(%{input: "Build it"}, asked)
+        store = Info.store(Conversation, "acme")
+        key = Info.key(chat)
+
+        free? = fn status ->
+          {:ok, kept} = Store.fetch(store, key)
+          {kept.owner, kept.status} == {nil, status}
+        end
+
+        assert Wait.until(fn -> free?.(:idle) end)
+        {:ok, kept} = Store.fetch(store, key)
+
+        context =
+          kept.value
+          |> Context.add_assistant_message(nil, [%{id: "b", name: :build}])
+          |> Context.add_tool_results([{"b", {:waiting, %{handle: "build #{chat.id}"}}}])
+          |> Context.add_assistant_message("It runs.")
+
+        {:ok, _} = Store.append(store, kept, context)
+        brought = with_model(mia, [%{tool_calls: [@call]}], %{locale: "fr"})
+        Conversation.arrive!(chat, "build #{chat.id}", %{text: "green"}, brought)
+        assert Wait.until(fn -> free?.(:paused) end)
+        chat = Conversation.approve!(chat, "1", mia)
+        Conversation.resume!(chat, with_model(mia, ["Done."], %{locale: "fr"}))
+        assert [note] = Ash.read!(Note, tenant: "acme", authorize?: false)
+        assert {note.author_id, note.locale} == {ann[:actor].id, "de"}
+      end
     end
 
     test "so do those of a turn whose model was asked again for a typed answer", %{

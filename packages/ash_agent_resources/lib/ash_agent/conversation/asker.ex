@@ -43,8 +43,12 @@ defmodule AshAgent.Conversation.Asker do
   @doc "The context that the action passes on to other actions."
   def take_shared(changeset), do: Map.drop(changeset.context[:shared] || %{}, [:private])
 
-  @doc "Returns who asked for the turn of a conversation, which is who sent its last message of a user, or nil."
-  def of(%Context{current_iteration: last} = conversation) do
+  @doc """
+  Returns who asked for the turn of a conversation, or of an iteration, which is who sent the last message of a user until then, or nil.
+  """
+  def of(%Context{} = conversation, last \\ nil) do
+    last = last || conversation.current_iteration
+
     said =
       last..1//-1
       |> Stream.flat_map(&(conversation |> Context.get_iteration_messages(&1) |> Enum.reverse()))

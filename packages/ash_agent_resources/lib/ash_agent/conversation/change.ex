@@ -433,14 +433,10 @@ defmodule AshAgent.Conversation.Change do
     end
   end
 
-  defp run(:arrive, turn, wait?), do: Runner.wake(turn, wait?)
+  defp run(:arrive, turn, _wait?), do: Runner.wake(turn)
 
   # A turn that is resumed may be the question of somebody else.
   defp run(:resume, turn, wait?) do
-    if Runner.late?(turn), do: Runner.wake(turn, wait?), else: resume(turn, wait?)
-  end
-
-  defp resume(turn, wait?) do
     with {:ok, turn} <- Runner.as_asker(turn), do: Runner.run(turn, :resume, wait?)
   end
 

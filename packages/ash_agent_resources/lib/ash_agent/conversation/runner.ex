@@ -7,7 +7,6 @@ defmodule AshAgent.Conversation.Runner do
   alias AshAgent.Conversation.{Asker, Info, Notices, Title}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
   alias AshAgent.Session.Owner
-  alias AshAgent.Sessions.Arrivals
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
@@ -49,11 +48,23 @@ defmodule AshAgent.Conversation.Runner do
   @doc "The same turn as whoever asked for it, or the error of a turn whose asker cannot be found."
   def as_asker(%__MODULE__{} = turn) do
     with {:ok, stored} <- Store.fetch(turn.store, turn.id),
-         {:ok, turn} <- as_asker(turn, Asker.of(stored.value)) do
+         {:ok, turn} <- as_asker(turn, find_asker(turn.store, stored)) do
       {:ok, %{turn | empty?: Asker.messages(stored.value) == []}}
     else
       {:error, reason} -> refuse(reason)
     end
+  end
+
+  # A turn that has its answer goes on with late results, if there are any: with those of whoever asked for the turn of the call.
+  defp find_asker(store, %{id: id, value: context}) do
+    with true <- Store.Named.late?(store),
+         [_ | _] = calls <- Context.Calls.late_calls(context, :open),
+         %{answered?: true, pending: 0} <- Context.outline(context),
+         {:ok, arrivals} <- Store.arrivals(store, id),
+         keys = Enum.map(arrivals, & &1.key),
+         %{iteration: number} <- Enum.find(calls, &(&1.handle in keys)),
+         do: Asker.of(context, number),
+         else: (_none -> Asker.of(context))
   end
 
   defp as_asker(turn, asker) do
@@ -121,33 +132,18 @@ defmodule AshAgent.Conversation.Runner do
          else: (_none -> false)
   end
 
-  @doc "Tells the session of a conversation that there are late results. Their turn runs as whoever asked for that of the call."
-  def wake(%__MODULE__{} = turn, wait?) do
-    # Whoever brings a result has no part in the turn.
-    turn = %{turn | runtime_context: %{turn.runtime_context | actor: nil, shared: %{}}}
-    wake = fn -> in_session(turn, &look(&1, turn)) end
-    if wait?, do: wake.(), else: later(wake)
-    {:ok, turn.record}
-  end
+  @doc """
+  Goes on with a conversation for which a late result has come. Its turn runs as whoever asked for that of the call: who brings the result has no part
+  in it.
+  """
+  def wake(%__MODULE__{} = turn) do
+    own = %{turn.runtime_context | actor: nil, shared: %{}}
 
-  # A turn that runs has somebody who tells of its end.
-  defp look(session, turn) do
-    monitor = Process.monitor(session)
-    running? = Session.status(session) == :running
-    {:ok, before} = Store.fetch(turn.store, turn.id)
-    Arrivals.ask(session)
-
-    unless running? do
-      receive do: ({:DOWN, ^monitor, :process, _pid, _reason} -> :ok)
-
-      with {:ok, %{revision: revision} = stored} when revision > before.revision <-
-             Store.fetch(turn.store, turn.id),
-           do:
-             Notices.notify_ended(
-               turn,
-               if(stored.status == :paused, do: :paused, else: :answered)
-             )
-    end
+    # A session that runs finds the result. Where nobody can be found, it waits for who asked.
+    with true <- late?(turn),
+         {:ok, asked} <- as_asker(%{turn | runtime_context: own, by: nil}),
+         do: run(asked, :resume, false),
+         else: (_not_now -> {:ok, turn.record})
   end
 
   # A process of its own waits, and gets the session's messages.
