@@ -189,39 +189,35 @@ for {resource, moduletags, integrations} <- [
       end
     end
 
-    # The session's part.
-    if Code.ensure_loaded?(AshAgent.Session) and
-         function_exported?(AshAgent.Session, :take_arrivals, 1) do
-      # That whoever asked is found again, and not who brings the result, is in grown/authority_test.exs.
-      test "a result waits for who asked, if nobody else can find them" do
-        Application.put_env(:ash_agent_resources, :llm, fn context ->
-          if Context.Calls.late_calls(context, :placed) == [],
-            do: {:ok, %{content: "Hello!"}},
-            else: call_or_end(context)
-        end)
+    # That whoever asked is found again, and not who brings the result, is in grown/authority_test.exs.
+    test "a result waits for who asked, if nobody else can find them" do
+      Application.put_env(:ash_agent_resources, :llm, fn context ->
+        if Context.Calls.late_calls(context, :placed) == [],
+          do: {:ok, %{content: "Hello!"}},
+          else: call_or_end(context)
+      end)
 
-        chat = waiting!()
-        @resource.arrive!(chat, "#{chat.id}-a", %{text: "green"}, opts(actor: @mia))
-        assert Ash.load!(chat, :status, opts()).status == :idle
-        @resource.resume!(chat, opts())
-        assert until(fn -> "I am ann." in texts(chat) end)
-        assert until(fn -> free(store(), key(chat)) end).status == :idle
+      chat = waiting!()
+      @resource.arrive!(chat, "#{chat.id}-a", %{text: "green"}, opts(actor: @mia))
+      assert Ash.load!(chat, :status, opts()).status == :idle
+      @resource.resume!(chat, opts())
+      assert until(fn -> "I am ann." in texts(chat) end)
+      assert until(fn -> free(store(), key(chat)) end).status == :idle
+    end
+
+    defp call_or_end(context) do
+      case List.last(Context.to_messages(context)) do
+        %{role: :user, content: [%{tool_use_id: "who", content: words}]} ->
+          {:ok, %{content: "I am #{Context.JSON.decode!(words)["name"]}."}}
+
+        _late ->
+          {:ok, %{tool_calls: [%{id: "who", name: "whoami", arguments: %{}}]}}
       end
+    end
 
-      defp call_or_end(context) do
-        case List.last(Context.to_messages(context)) do
-          %{role: :user, content: [%{tool_use_id: "who", content: words}]} ->
-            {:ok, %{content: "I am #{Context.JSON.decode!(words)["name"]}."}}
-
-          _late ->
-            {:ok, %{tool_calls: [%{id: "who", name: "whoami", arguments: %{}}]}}
-        end
-      end
-
-      defp texts(chat) do
-        {:ok, %{value: context}} = Store.fetch(store(), key(chat))
-        for %{content: text} when is_binary(text) <- Context.to_messages(context), do: text
-      end
+    defp texts(chat) do
+      {:ok, %{value: context}} = Store.fetch(store(), key(chat))
+      for %{content: text} when is_binary(text) <- Context.to_messages(context), do: text
     end
   end
 end
