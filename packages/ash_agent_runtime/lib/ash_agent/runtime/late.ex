@@ -422,8 +422,7 @@ defmodule AshAgent.Runtime.Late do
   @doc "Ends the waiting of a conversation that a message or a person interrupts."
   def end_waits(context, why) do
     results =
-      for %{name: name, id: id} = call <- Context.pending_tool_calls(context),
-          Tool.name(name) == @name do
+      for %{id: id} = call <- pending_waits(context) do
         {:done, words} = wait(context, call, why)
         {id, {:ok, words}}
       end
