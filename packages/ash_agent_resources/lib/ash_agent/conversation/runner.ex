@@ -389,8 +389,8 @@ defmodule AshAgent.Conversation.Runner do
   end
 
   @doc """
-  The session of a record's turn, which may end while it is called, and whether a turn was begun on this node that it may not have heard of yet:
-  `{:ok, pid, begins?}`, or without a session `:begins` or `:none`.
+  The session of a record's turn, `{:ok, pid, begins?}`, which may end while it is called, and where a turn that was begun on this node may not have
+  come to it yet; `:begins` where such a turn may have none yet, or `:none`.
   """
   def fetch_session(%resource{} = record, tenant) do
     place = {resource, Ash.ToTenant.to_tenant(tenant, resource), Info.key(record)}

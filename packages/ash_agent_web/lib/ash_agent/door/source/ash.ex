@@ -21,8 +21,7 @@ defmodule AshAgent.Door.Source.Ash do
       case Runner.fetch_session(record, identity[:tenant]) do
         {:ok, session, begins?} ->
           with {:ok, ref, snapshot} <- Session.subscribe(session, limit: limit),
-               status = live(Session.status(session), begins?),
-               do: {:ok, session, ref, snapshot, status},
+               do: {:ok, session, ref, snapshot, begun(Session.status(session), begins?)},
                else: (_full -> {:error, :unavailable})
 
         # A turn that has ended meanwhile is in what is read now.
@@ -31,6 +30,10 @@ defmodule AshAgent.Door.Source.Ash do
       end
     end
   end
+
+  # What was begun here comes to the session soon.
+  defp begun(idle, true) when idle in [:idle, {:paused, []}], do: :running
+  defp begun(status, _begins?), do: status
 
   defp stored(resource, identity, session) do
     with {:ok, record} <- fetch(resource, identity, [:context, :status]),
@@ -44,10 +47,6 @@ defmodule AshAgent.Door.Source.Ash do
       _nothing -> {:error, :not_found}
     end
   end
-
-  # One that has not heard yet of the turn that it was started for.
-  defp live(status, true) when status in [:idle, {:paused, []}], do: :running
-  defp live(status, _begins?), do: status
 
   defp status(:paused, context), do: {:paused, Context.Calls.undecided_tool_calls(context)}
   defp status(status, _context), do: status
