@@ -5,6 +5,7 @@ libraries = [
   finch: Finch,
   mcp: ExMCP.Client,
   opentelemetry: :otel_ctx,
+  plug: Plug.Test,
   req: Req,
   req_llm: ReqLLM.Context
 ]

@@ -422,13 +422,13 @@ defmodule AshAgent.DoorResourceTest do
     assert_receive {:asked, model, "Hi"}, 20_000
     send(model, {:text, "one "})
     assert_receive {^first, :has, "one "}, 20_000
-    known = Supervisor.which_children(Door.Feed.Supervisor)
+    assert [_one] = known = feeds({Page.Chat, "acme", id})
     watch = request("GET", [id, "stream"])
     second = reader(door, watch |> as("ann"))
     assert_receive {^second, :has, "one "}, 20_000
     assert refused(door, watch |> as("eve")) == {404, "not_found"}
     assert refused(door, watch |> as("ann", "other")) == {404, "not_found"}
-    assert Supervisor.which_children(Door.Feed.Supervisor) -- known == []
+    assert feeds({Page.Chat, "acme", id}) == known
     # It is nobody's turn but its session's, and its owner is another one now.
     Ash.Seed.update!(Ash.get!(Page.Chat, id, rights("ann")), %{owner: "eve"}, tenant: "acme")
     assert refused(door, watch |> as("ann")) == {404, "not_found"}
@@ -438,6 +438,12 @@ defmodule AshAgent.DoorResourceTest do
       assert_receive {^client, :over, bytes}, 20_000
       assert bytes |> read() |> text() == "one two"
     end
+  end
+
+  # The processes that tell what becomes of a conversation.
+  defp feeds(place) do
+    names = Registry.select(Door.Feed.Names, [{{:"$1", :"$2", :_}, [], [{{:"$1", :"$2"}}]}])
+    for {key, feed} <- names, elem(key, 1) == place, uniq: true, do: feed
   end
 
   # Says when a client has its first text, and what it has at the end.
