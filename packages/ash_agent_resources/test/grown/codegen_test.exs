@@ -7,6 +7,9 @@ if Code.ensure_loaded?(MyApp.DataCase) do
 
     @moduletag :tmp_dir
 
+    # Of the tables of the store.
+    @latest AshAgent.Store.Schema.latest(:postgres)
+
     defp migrations(folder, pattern \\ "*"),
       do:
         folder
@@ -25,7 +28,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       assert migrations(folder) == names
 
       text = File.read!(Path.join([folder, "migrations", ours]))
-      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: 4)"
+      assert text =~ "AshAgent.Store.Postgres.Migrations.up(version: #{@latest})"
       for table <- ~w(conversations cases), do: assert(text =~ ~s(table: "#{table}"))
 
       assert %{rows: [[true]]} =
@@ -59,7 +62,7 @@ if Code.ensure_loaded?(MyApp.DataCase) do
       store = Path.join(folder, "migrations/1_store.exs")
       File.mkdir_p!(Path.dirname(store))
 
-      for version <- [1, 2, 3] do
+      for version <- 1..@latest do
         File.write!(store, """
         defmodule MyApp.Chat.Repo.Migrations.Store do
           use Ecto.Migration
@@ -74,9 +77,10 @@ if Code.ensure_loaded?(MyApp.DataCase) do
         assert text =~ ~s(table: "cases")
 
         # From the version that is there to the latest one, and back.
-        upgrade = ~r/Store.Postgres.Migrations.up\(version: 4\).*down\(version: #{version + 1}\)/s
+        upgrade =
+          ~r/Store.Postgres.Migrations.up\(version: #{@latest}\).*down\(version: #{version + 1}\)/s
 
-        if version < 3,
+        if version < @latest,
           do: assert(text =~ upgrade),
           else: refute(text =~ "Store.Postgres")
 
@@ -126,12 +130,16 @@ if Code.ensure_loaded?(MyApp.DataCase) do
 
       dump = Path.join(folder, "structure.sql")
       text = Enum.map_join(ties, "\n", fn [_ | tie] -> dump(tie) end)
-      store = "COMMENT ON TABLE public.ash_agent_conversations IS '3';\n"
+      store = "COMMENT ON TABLE public.ash_agent_conversations IS '#{@latest}';\n"
       File.write!(dump, store <> text)
       codegen(folder, ["--check"])
 
       # One table less, or an older version.
-      for less <- [String.replace(store, "3", "2") <> text, text, store <> dump(tl(hd(ties)))] do
+      for less <- [
+            String.replace(store, "'#{@latest}'", "'1'") <> text,
+            text,
+            store <> dump(tl(hd(ties)))
+          ] do
         File.write!(dump, less)
         assert_raise Mix.Error, fn -> codegen(folder, ["--check"]) end
       end

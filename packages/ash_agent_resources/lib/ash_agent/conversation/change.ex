@@ -440,9 +440,8 @@ defmodule AshAgent.Conversation.Change do
     with {:ok, turn} <- Runner.as_asker(turn), do: Runner.run(turn, :resume, wait?)
   end
 
-  # An action without the argument, as `:arrive`, has nobody who waits for a turn.
-  defp wait?(changeset),
-    do: Changeset.get_argument(changeset, :wait) not in [false, nil]
+  # Without the argument, as in an action of one's own, the action waits.
+  defp wait?(changeset), do: Changeset.get_argument(changeset, :wait) != false
 
   ## Changes of a conversation that does not run
 

@@ -48,7 +48,9 @@ defmodule AshAgent.Conversation.Upkeep do
     opts = Options.validate!(opts, @resume)
     own = [tenant: opts[:tenant], authorize?: false]
 
-    expire(Info.store(resource, opts[:tenant]))
+    # Without a tenant there is no schema, which the query says.
+    if opts[:tenant] != nil or not Info.schemas?(resource),
+      do: expire(Info.store(resource, opts[:tenant]))
 
     with {:ok, records} <- due(resource, opts[:limit], own) do
       begun = Enum.filter(records, &match?({:ok, _}, resume(&1, own)))
