@@ -70,7 +70,7 @@ defmodule AshAgent.LLM do
   Answers the conversation.
 
   `opts` are the model's own options, and from the runtime `:tools` (a list of
-  `%{name: string, description: string | nil, parameters: schema}`), `:timeout` (the milliseconds that are left), for the clients of this
+  `%{name: string, description: string | nil, parameters: schema}`, with `late: true` if its result may come later), `:timeout` (the milliseconds that are left), for the clients of this
   package `:output` (the fields of a request that ask for a typed answer), and
   `:on_retry` for modules: a function that a model that tries again calls before it waits, with `%{error: error, attempt: 1, wait: 500}`,
   an `AshAgent.LLM.Error`, the number of the attempt, and the milliseconds. The runtime records it and emits an event.

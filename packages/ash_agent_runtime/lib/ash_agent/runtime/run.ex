@@ -190,8 +190,13 @@ defmodule AshAgent.Runtime.Run do
     tools = Shape.add_tool(tools, opts[:view])
     tools = tools |> Enum.filter(&offer?(gate, &1)) |> Late.add_tool()
     output = Output.new(opts, tools)
-    offered = Enum.map(tools, &Map.take(&1, [:name, :description, :parameters]))
-    {tools, output, Output.offer(output, offered)}
+    {tools, output, Output.offer(output, Enum.map(tools, &describe/1))}
+  end
+
+  # A client may tell the model which tools answer later.
+  defp describe(tool) do
+    late = if tool.late, do: %{late: true}, else: %{}
+    tool |> Map.take([:name, :description, :parameters]) |> Map.merge(late)
   end
 
   defp offer?(gate, tool), do: tool.recall? or Gate.offer?(gate, tool.name)

@@ -388,6 +388,55 @@ defmodule AshAgent.LLM.ClientsTest do
              ]
     end
 
+    test "may offer tools that answer later as async: their calls stay open" do
+      message = %{
+        role: "assistant",
+        type: "message",
+        content: [%{type: "output_text", text: "Hi"}]
+      }
+
+      call = %{type: "function_call", call_id: "a", name: "build", arguments: "{}", async: true}
+
+      answers =
+        for output <- [[call], [message], [message]],
+            do: {:json, 200, %{id: "resp_1", status: "completed", output: output}}
+
+      server = ChatServer.start(answers)
+      llm = client(:openai_responses, server, async_tools: true)
+      {:ok, store} = AshAgent.Store.SQLite.open(":memory:")
+      {:ok, kept} = AshAgent.Store.create(store, Context.new("Build", id: "c1"))
+      test = self()
+
+      build = fn _arguments, %{arrival_key: key} ->
+        send(test, {:key, key})
+        {:later, []}
+      end
+
+      opts = [llm: llm, store: store, stream: false]
+      opts = [tools: %{build: %{function: build, late: true}, now: fn _ -> {:ok, 1} end}] ++ opts
+      {:ok, _result} = AshAgent.Runtime.run(kept.value, [kept: kept] ++ opts)
+      assert_received {:key, key}
+      assert {:ok, :kept} = AshAgent.Store.arrive(store, "c1", key, {:ok, "green"})
+      {:ok, kept} = AshAgent.Store.fetch(store, "c1")
+      {:ok, _result} = AshAgent.Runtime.run(kept.value, [kept: kept] ++ opts)
+
+      [first, second, third] =
+        for _n <- 1..3 do
+          assert_received {:request, %{body: body}}
+          body
+        end
+
+      assert for(%{"async" => true, "name" => name} <- first["tools"], do: name) == ["build"]
+      kinds = fn body -> Enum.map(body["input"], &(&1["type"] || &1["role"])) end
+      assert kinds.(second) == ["user", "function_call"]
+      assert List.last(second["input"])["async"]
+
+      assert [_call, _answer, %{"type" => "function_call_output", "call_id" => "a"} = output] =
+               Enum.drop(third["input"], 1)
+
+      assert output["output"] =~ "green"
+    end
+
     test "is complete when it has said so, although its body does not end" do
       server = serve([stall(Recorded.sample(:anthropic).body)])
       llm = client(:anthropic, server, idle_timeout: 50)
