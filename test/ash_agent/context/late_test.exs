@@ -274,10 +274,32 @@ defmodule AshAgent.Context.LateTest do
     end
   end
 
-  test "a trace has each call once" do
+  test "an import in which a late output came over a call that is open has each call once" do
+    call = &%{"type" => "function_call", "call_id" => &1, "name" => "get", "arguments" => "{}"}
+    open = &Map.put(call.(&1), "async", true)
+    output = &%{"type" => "function_call_output", "call_id" => &1, "output" => "done"}
+
+    items = [
+      %{"role" => "user", "content" => "hi"},
+      call.("a"),
+      open.("b"),
+      output.("a"),
+      open.("c"),
+      %{"role" => "assistant", "content" => "over"},
+      call.("d"),
+      output.("d"),
+      Map.put(output.("b"), "name", "get")
+    ]
+
+    imported = Context.Import.from_request!(%{"input" => items}, :openai_responses)
+    sent = Context.request!(imported, :openai_responses)["input"]
+    assert Enum.sort(sent) == Enum.sort(items)
+  end
+
+  test "a trace has each call once, and its late result once" do
     context = Context.add_assistant_message(answered(), "It is green.")
     json = AshAgent.Trace.to_otlp(context, format: :json, messages: true)
-    assert length(String.split(json, "execute_tool build")) == 2
+    assert length(String.split(json, "execute_tool build")) == 3
     [input] = Regex.scan(~r/gen_ai\.input\.messages.{0,900}/, json) |> Enum.take(-1)
     assert hd(input) =~ "tool_call_response"
     refute hd(input) =~ ~S(\"tool_call\")

@@ -209,6 +209,16 @@ impl Importer {
         self.provider.is_some_and(|of| stays_open(call, of))
     }
 
+    /// Calls that are all open have no results to send, so what was joined over them does not go back as it came.
+    fn tell_open(&mut self, entries: &[ReadMessage]) {
+        for (entry, message) in entries.iter().enumerate() {
+            if matches!(message, ReadMessage::Assistant(of) if of.filled == 0 && !of.calls.is_empty())
+            {
+                self.elements.change(results_number(entry));
+            }
+        }
+    }
+
     /// Returns the conversation, with its repairs and the `rest` of the request.
     pub fn finish(mut self, rest: Map, defaults: Defaults<'_>) -> Imported {
         let mut context = Context::empty(defaults.id, defaults.at);
@@ -216,6 +226,7 @@ impl Importer {
             context.log.system = Some(system(content, original));
         }
         let mut entries = std::mem::take(&mut self.entries);
+        self.tell_open(&entries);
         let mut originals = self.originals(&entries);
         for entry in &mut entries {
             if let ReadMessage::Assistant(exchanged) = entry {
