@@ -844,6 +844,4 @@ defmodule AshAgent.TraceOtlpTest do
       assert problem =~ "differ"
     end
   end
-
-  defp nanos(at), do: DateTime.to_unix(at, :nanosecond)
 end
