@@ -50,7 +50,7 @@ defmodule AshAgent.LLM.OpenAIResponses do
 
   # Strict is the default here, and refuses schemas with optional properties.
   defp function(tool, async?) do
-    own = if async? and tool[:late], do: %{"async" => true}, else: %{}
+    own = if async? && tool[:late], do: %{"async" => true}, else: %{}
     own = Map.merge(own, %{"type" => "function", "strict" => false})
     tool |> Client.tool("parameters") |> Map.merge(own)
   end

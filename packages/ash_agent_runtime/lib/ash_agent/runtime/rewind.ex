@@ -13,8 +13,11 @@ defmodule AshAgent.Runtime.Rewind do
   rescue
     error in Context.Error ->
       case error.reason do
-        {:unknown_iteration, ^to, first.._last} when to == first - 1 -> empty(context, first)
-        _other -> reraise error, __STACKTRACE__
+        {:unknown_iteration, ^to, %Range{first: first}} when to == first - 1 ->
+          empty(context, first)
+
+        _other ->
+          reraise error, __STACKTRACE__
       end
   end
 
