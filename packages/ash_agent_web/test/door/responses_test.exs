@@ -3,6 +3,7 @@ defmodule AshAgent.Door.ResponsesTest do
   use ExUnit.Case, async: false
 
   import AshAgent.Door.Asks, only: [request: 3, request: 4, port: 0]
+  import AshAgent.Door.Clients, only: [await_model: 0]
 
   alias AshAgent.Context.JSON
   alias AshAgent.{Context, Door, Sessions}
@@ -52,13 +53,6 @@ defmodule AshAgent.Door.ResponsesTest do
         %{"text" => text} <- parts,
         into: "",
         do: text
-  end
-
-  defp await_model do
-    with nil <- Process.whereis(:the_model) do
-      Process.sleep(10)
-      await_model()
-    end
   end
 
   defp await_end(door, id) do

@@ -2,7 +2,7 @@ defmodule AshAgent.Door.ResumeTest do
   # The model of these scenes waits under a name.
   use ExUnit.Case, async: false
 
-  import AshAgent.Door.Asks
+  import AshAgent.Door.{Asks, Clients}
 
   alias AshAgent.{Door, Sessions}
   alias AshAgent.Door.{Feed, Mark, Play}
@@ -272,51 +272,5 @@ defmodule AshAgent.Door.ResumeTest do
     assert log =~ "a process that streams a turn ended: "
     refute log =~ "secret"
     refute log =~ "one two"
-  end
-
-  ## Clients
-
-  defp reader(door, request) do
-    test = self()
-
-    spawn_link(fn ->
-      {200, _headers, {:stream, bytes}} = Door.call(door, request)
-      Enum.each(bytes, &send(test, {self(), :bytes, IO.iodata_to_binary(&1)}))
-      send(test, {self(), :over})
-    end)
-  end
-
-  defp until(client, text) do
-    unless read_so_far(client) =~ text do
-      receive do
-        {^client, :bytes, bytes} ->
-          Process.put(client, read_so_far(client) <> bytes)
-          until(client, text)
-      after
-        10_000 -> flunk("nothing more: #{read_so_far(client)}")
-      end
-    end
-  end
-
-  defp read_so_far(client), do: Process.get(client, "")
-
-  defp rest(client) do
-    receive do
-      {^client, :bytes, bytes} ->
-        Process.put(client, read_so_far(client) <> bytes)
-        rest(client)
-
-      {^client, :over} ->
-        read_so_far(client)
-    after
-      20_000 -> flunk("no end: #{read_so_far(client)}")
-    end
-  end
-
-  defp await_model do
-    with nil <- Process.whereis(:the_model) do
-      Process.sleep(10)
-      await_model()
-    end
   end
 end

@@ -2,7 +2,7 @@ defmodule AshAgent.Door.RightsTest do
   # Clients of one turn whose rights are not the same. The model of these scenes waits under a name.
   use ExUnit.Case, async: false
 
-  import AshAgent.Door.Asks
+  import AshAgent.Door.{Asks, Clients}
 
   alias AshAgent.{Context, Door, Sessions}
   alias AshAgent.Door.{Feed, Play}
@@ -62,48 +62,6 @@ defmodule AshAgent.Door.RightsTest do
         do: feed
   end
 
-  defp reader(door, request) do
-    test = self()
-
-    spawn_link(fn ->
-      {200, _headers, {:stream, bytes}} = Door.call(door, request)
-      Enum.each(bytes, &send(test, {self(), :bytes, IO.iodata_to_binary(&1)}))
-      send(test, {self(), :over})
-    end)
-  end
-
-  defp until(client, text) do
-    unless Process.get(client, "") =~ text do
-      assert_receive {^client, :bytes, bytes}, 10_000
-      Process.put(client, Process.get(client, "") <> bytes)
-      until(client, text)
-    end
-  end
-
-  defp rest(client) do
-    receive do
-      {^client, :bytes, bytes} ->
-        Process.put(client, Process.get(client, "") <> bytes)
-        rest(client)
-
-      {^client, :over} ->
-        Process.get(client)
-    after
-      20_000 -> flunk("no end: #{Process.get(client)}")
-    end
-  end
-
-  defp await_model(not_this \\ nil) do
-    case Process.whereis(:the_model) do
-      model when model in [nil, not_this] ->
-        Process.sleep(10)
-        await_model(not_this)
-
-      model ->
-        model
-    end
-  end
-
   test "who may not read gets nothing of what others share", %{
     door: door,
     name: name
@@ -114,7 +72,7 @@ defmodule AshAgent.Door.RightsTest do
     bob = reader(door, watch("bob"))
     until(bob, "two")
     assert refused(door, watch("eve")) == {404, "not_found"}
-    [id] = Regex.run(~r/id: (\S+)/, Process.get(ada), capture: :all_but_first)
+    [id] = Regex.run(~r/id: (\S+)/, read_so_far(ada), capture: :all_but_first)
     back = Map.update!(watch("eve"), :headers, &[{"last-event-id", id} | &1])
     assert refused(door, back) == {404, "not_found"}
     assert [_one] = known

@@ -3,6 +3,7 @@ defmodule AshAgent.Door.StreamTest do
   use ExUnit.Case, async: false
 
   import AshAgent.Door.Asks
+  import AshAgent.Door.Clients, only: [await_model: 0]
 
   alias AshAgent.{Context, Door, Session, Sessions, Store}
   alias AshAgent.Door.Play
@@ -62,19 +63,8 @@ defmodule AshAgent.Door.StreamTest do
     end
   end
 
-  defp go, do: send(model(), :go)
-  defp waits, do: model() && :ok
-
-  defp model do
-    case Process.whereis(:the_model) do
-      nil ->
-        Process.sleep(10)
-        model()
-
-      pid ->
-        pid
-    end
-  end
+  defp go, do: send(await_model(), :go)
+  defp waits, do: await_model() && :ok
 
   defp session(name) do
     {:ok, session} = Sessions.fetch_session(name, "ada-1")
@@ -96,10 +86,10 @@ defmodule AshAgent.Door.StreamTest do
   test "a session that is killed leaves the stream to the next one", %{door: door, name: name} do
     client = client(door, say("ada-1", "wait anew"))
     so_far = await(client, "nohost")
-    before = model()
+    before = await_model()
     Process.exit(session(name), :kill)
     so_far = so_far <> await(client, "data-dropped")
-    refute model() == before
+    refute await_model() == before
     go()
     chunks = rest(client, so_far)
     again = Enum.drop_while(chunks, &(&1["type"] != "reset-step"))

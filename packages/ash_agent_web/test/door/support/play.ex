@@ -8,7 +8,7 @@ defmodule AshAgent.Door.Play do
 
   alias AshAgent.{Context, Door, LLM, Response, Sessions, Store}
   alias AshAgent.Runtime.{AskUser, SubAgent}
-  alias AshAgent.Door.{Asks, Reader}
+  alias AshAgent.Door.{Asks, Clients, Reader}
 
   @text %{"properties" => %{"text" => %{"type" => "string"}}, "required" => ["text"]}
   @form %{
@@ -77,20 +77,13 @@ defmodule AshAgent.Door.Play do
     bytes |> Enum.to_list() |> IO.iodata_to_binary() |> Asks.events()
   end
 
-  @doc "Waits until the model waits, lets it go on, and returns the PID of the VM."
+  @doc "Waits until the model waits, and returns the PID of the VM."
   def await_model do
-    if Process.whereis(:the_model) do
-      System.pid()
-    else
-      Process.sleep(10)
-      await_model()
-    end
+    Clients.await_model()
+    System.pid()
   end
 
-  def go do
-    await_model()
-    send(:the_model, :go)
-  end
+  def go, do: send(Clients.await_model(), :go)
 
   @doc "The header `authorization` names somebody, as whom one may see what begins with that name."
   def identify(%{headers: headers, asks: id}) do
