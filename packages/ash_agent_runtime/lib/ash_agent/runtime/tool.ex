@@ -240,7 +240,8 @@ defmodule AshAgent.Runtime.Tool do
     if late?(most), do: most, else: refuse_late!(name)
   end
 
-  @doc "Returns whether a result may take so many milliseconds."
+  @doc false
+  # Whether a result may take so many milliseconds.
   def late?(most), do: most in 1..@longest
 
   defp refuse_late!(name) do
