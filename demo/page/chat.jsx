@@ -9,15 +9,21 @@ import {
 
 const api = '/api/chat'
 const id = location.hash.slice(1) || 'demo'
+
+// Where the messages end: what comes behind it is streamed, also if the turn has ended meanwhile.
+let told = {}
 const load = async () => {
   const response = await fetch(`${api}/${id}/messages`)
-  return response.ok ? response.json() : []
+  if (!response.ok) return []
+  told = { 'last-event-id': response.headers.get('last-event-id') }
+  return response.json()
 }
 
 // The server keeps the history, so the last message is enough.
 const transport = new DefaultChatTransport({
   api,
   prepareSendMessagesRequest: ({ id, messages, trigger, messageId }) => ({ body: { id, trigger, messageId, messages: messages.slice(-1) } }),
+  prepareReconnectToStreamRequest: () => ({ headers: told }),
 })
 
 function Chat({ initial }) {

@@ -101,7 +101,8 @@ defmodule AshAgent.Door do
   Each event has an id, which is the same for all clients: the life of the session, the turn, the number of the session's change, and the place in what
   became of that. `GET /ID/stream` with the header `last-event-id` streams what comes behind that event, for as long as the door's node has it: the last
   2,000 to 4,000 changes, or 4 to 8 MB, of the turn, until a minute after its end. Otherwise the turn comes as a whole, with the same ids of messages and blocks, also
-  a turn that has ended, and without any id the turn that runs. An id is only asked about in the conversation that `:identify` allows.
+  a turn that has ended, and without any id the turn that runs. `GET /ID/messages` has that header in its response: sent back, it is what the messages do not have,
+  also when that turn has ended meanwhile. An id is only asked about in the conversation that `:identify` allows.
 
   All clients of a turn on a node share one process that hears the session and writes each event once for each protocol. A client that
   reads slowly costs nobody anything. If it falls behind what is kept, it gets a comment, `: behind`, and then what the conversation has more than it was told.
@@ -449,8 +450,12 @@ defmodule AshAgent.Door do
   defp act(door, :messages, identity) do
     with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
       Stream.close(stream)
-      messages = door.protocol.messages(stream.context, stream.status == :running, door.opts)
-      {:ok, json(200, messages)}
+      running? = stream.status == :running
+
+      {status, headers, body} =
+        json(200, door.protocol.messages(stream.context, running?, door.opts))
+
+      {:ok, {status, [{"last-event-id", told(stream, running?)} | headers], body}}
     end
   end
 
@@ -640,6 +645,12 @@ defmodule AshAgent.Door do
   defp close(stream, answer) do
     Stream.close(stream)
     answer
+  end
+
+  # The messages have nothing of the turn that runs, or of the next one.
+  defp told(%{context: context, life: life}, running?) do
+    turn = if running?, do: Context.turn_start(context), else: context.current_iteration + 1
+    Mark.id({life, turn || 0, 0, nil}, 0)
   end
 
   ## Coming back

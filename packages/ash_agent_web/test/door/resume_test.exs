@@ -4,7 +4,7 @@ defmodule AshAgent.Door.ResumeTest do
 
   import AshAgent.Door.{Asks, Clients}
 
-  alias AshAgent.{Door, Sessions}
+  alias AshAgent.{Context, Door, Sessions}
   alias AshAgent.Door.{Feed, Mark, Play}
 
   @moduletag :capture_log
@@ -75,6 +75,31 @@ defmodule AshAgent.Door.ResumeTest do
     assert one == two
     assert three == Enum.drop_while(one, &(elem(&1, 0) != id)) |> Enum.drop(1)
     assert three |> Enum.map(&elem(&1, 1)) |> text() == "three four"
+  end
+
+  test "messages say where they end, so that a turn which ends before the stream is asked for is not lost",
+       %{door: door} do
+    messages = request("GET", ["ada-1", "messages"])
+    mark = fn headers -> headers |> Map.new() |> Map.fetch!("last-event-id") end
+    first = reader(door, say("ada-1", "wait"))
+    until(first, "two")
+    {200, during, body} = Door.call(door, messages)
+    assert [%{"role" => "user"}] = Context.JSON.decode!(body)
+    running = reader(door, back(mark.(during)))
+    until(running, "two")
+    send(await_model(), :go)
+    whole = first |> rest() |> events() |> Enum.map(&elem(&1, 1))
+    assert running |> rest() |> events() |> Enum.map(&elem(&1, 1)) == whole
+    assert door |> ids(back(mark.(during))) |> Enum.map(&elem(&1, 1)) == whole
+
+    # All was told.
+    {200, after_, body} = Door.call(door, messages)
+    assert [%{"role" => "user"}, %{"role" => "assistant"}] = Context.JSON.decode!(body)
+    assert {204, _, _} = Door.call(door, back(mark.(after_)))
+
+    # Another turn came and went.
+    ids(door, say("ada-1", "hello", "m2"))
+    assert [_ | _] = ids(door, back(mark.(after_)))
   end
 
   test "an event that nobody knows any more brings the turn as a whole, never silence and never another's",
