@@ -36,6 +36,7 @@ if Code.ensure_loaded?(ExMCP.Client) do
           %{"method" => "tools/list"}, _headers -> {:result, @tools}
           %{"method" => "tools/call"} = message, headers -> call.(message, headers)
           %{"method" => _} = message, headers -> call.(message, headers)
+          _answer, _headers -> {202, [], ""}
         end)
       )
     end
@@ -328,6 +329,108 @@ if Code.ensure_loaded?(ExMCP.Client) do
         assert words =~ "sent more than it may"
         assert {:ok, ^long} = call(tools, "one", %{"times" => 1})
       end
+    end
+
+    test "what carries messages is bounded, and a message that takes too much memory ends the connection" do
+      # Few bytes that are much in memory.
+      wide = [~s(,"result":{"content":[), List.duplicate("{},", 6_000_000), "1]}}\n\n"]
+
+      for {era, wrap} <- eras() do
+        me = self()
+
+        url =
+          serve(wrap, fn
+            %{"params" => %{"name" => "one"}, "id" => id}, _ ->
+              {:stream,
+               [IO.iodata_to_binary([~s(data: {"jsonrpc":"2.0","id":), JSON.encode(id), wide])]}
+
+            %{"params" => %{"arguments" => %{"wait" => true}}}, _ ->
+              {:stream,
+               [fn -> send(me, {:waits, self()}) && receive(do: (:go -> :ok)) end, @answer]}
+
+            _other, _ ->
+              {:result, @done}
+          end)
+
+        mcp = start_supervised!({MCP, servers: [%{name: "x", url: url}]}, id: make_ref())
+        tools = MCP.tools(mcp)
+        waits = Task.async(fn -> call(tools, "two", %{"wait" => true}) end)
+        assert_receive {:waits, server}, 60_000
+        connection = connection(mcp)
+        {:links, links} = Process.info(connection.pid, :links)
+
+        sizes =
+          for pid <- links, pid != connection.remote do
+            {_, info} = Process.info(pid, :garbage_collection)
+            info[:max_heap_size]
+          end
+
+        # The client's, and that of the call.
+        assert {era, length(sizes)} == {era, 2}
+        assert Enum.all?(sizes, &match?(%{size: size, kill: true} when size > 0, &1))
+        send(server, :go)
+        assert Task.await(waits) == {:ok, "done"}
+
+        assert {:error, words} = call(tools, "one", %{}, timeout: 30_000)
+        assert words =~ "whether the call did its work is not known"
+        assert Wait.until(fn -> call(tools, "two") == {:ok, "done"} end)
+      end
+    end
+
+    # The process of the connection, and what keeps it.
+    defp connection(mcp) do
+      [{_, remote, _, _}] = Supervisor.which_children(mcp)
+      %{remote: remote, pid: :sys.get_state(remote).connection.held}
+    end
+
+    @not_mcp ~s(the MCP server "x" did not answer as MCP says)
+
+    test "what is no answer is not taken for one, and a wrong answer is an error" do
+      for {_era, wrap} <- eras(),
+          {messages, expected} <- [
+            {[%{"id" => :id}, @answer], {:ok, "done"}},
+            {[Map.put(@answer, "jsonrpc", "1.0"), @answer], {:ok, "done"}},
+            {[%{"id" => :id, "method" => "roots/list", "params" => %{}}, @answer], {:ok, "done"}},
+            {[%{"id" => nil, "result" => %{}}, @answer], {:ok, "done"}},
+            {[Map.put(@answer, "error", nil)], {:ok, "done"}},
+            {[%{"id" => :id}], {:error, @unknown}},
+            {[Map.put(@answer, "jsonrpc", "1.0")], {:error, @unknown}},
+            {[%{"id" => :id, "error" => "no"}], {:error, @not_mcp}},
+            {[%{"id" => :id, "error" => %{"code" => "1", "message" => "no"}}],
+             {:error, @not_mcp}},
+            {[Map.put(@answer, "error", %{"code" => 1, "message" => "no"})], {:error, @not_mcp}}
+          ] do
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call"}, _ -> {:stream, messages}
+            _other, _ -> {:result, %{}}
+          end)
+          |> tools()
+
+        assert {messages, call(tools, "one", %{}, timeout: 20_000)} == {messages, expected}
+      end
+    end
+
+    test "a server that asks with the id of the first request is not misread" do
+      answer =
+        McpHttp.legacy(fn
+          %{"method" => "tools/list"}, _ -> {:result, @tools}
+          _other, _ -> {:result, @done}
+        end)
+
+      url =
+        McpHttp.start(fn
+          %{"method" => "initialize"} = message, headers ->
+            {200, _headers, text} = answer.(message, headers)
+            ping = %{"id" => :id, "method" => "ping", "params" => %{}}
+            {:stream, [ping, %{"id" => :id}, JSON.decode!(text)]}
+
+          message, headers ->
+            answer.(message, headers)
+        end)
+
+      assert url |> tools() |> call("one") == {:ok, "done"}
     end
 
     describe "a server that wants to know who asks" do

@@ -86,9 +86,10 @@ defmodule AshAgent.MCP.HTTP do
   defp exchange(body, message, %{link: link} = state) do
     id = message["id"]
 
-    take = fn
-      %{"id" => ^id} = answer, reading when id != nil -> {:halt, %{reading | answer: answer}}
-      _other, reading -> {:cont, reading}
+    take = fn message, reading ->
+      if answer?(message, id),
+        do: {:halt, %{reading | answer: message}},
+        else: {:cont, reading}
     end
 
     case stream(request(state, "POST", body, link.timeout), take, link) do
@@ -132,6 +133,7 @@ defmodule AshAgent.MCP.HTTP do
   defp start(%{link: link} = state, id, fun) do
     pid =
       spawn(fn ->
+        Connection.limit_heap()
         Process.link(link.holder)
         receive do: (:begin -> :ok)
 
@@ -151,7 +153,7 @@ defmodule AshAgent.MCP.HTTP do
   # In the new era, a closed stream is the cancellation.
   defp cancel(id, body, %{link: link} = state) do
     pid = Connection.get(link, {:post, id})
-    stop = fn -> if pid, do: Process.exit(pid, :kill) end
+    stop = fn -> if pid, do: Process.exit(pid, :shutdown) end
     :ets.delete(link.table, {:post, id})
 
     if Connection.era(link) == :legacy do
@@ -181,16 +183,15 @@ defmodule AshAgent.MCP.HTTP do
          do: send_on(Connection.answer_fault(link, id, kind, words), state)
   end
 
-  defp take(%{"id" => id} = answer, reading, %{"id" => id} = message, state)
-       when not is_map_key(answer, "method") do
-    keep_headers(message, answer["result"], state)
-    send_on(answer, state)
-    {:halt, %{reading | answer: answer}}
-  end
-
-  defp take(other, reading, _message, state) do
-    send_on(other, state)
-    {:cont, reading}
+  defp take(message, reading, request, state) do
+    if answer?(message, request["id"]) do
+      keep_headers(request, message["result"], state)
+      send_on(message, state)
+      {:halt, %{reading | answer: message}}
+    else
+      send_on(message, state)
+      {:cont, reading}
+    end
   end
 
   # Parameters that the new era wants as headers.
@@ -298,12 +299,12 @@ defmodule AshAgent.MCP.HTTP do
   defp stream(request, take, %{server: %{auth: auth}} = link) when auth != nil,
     do: stream_as(request, take, link, nil, @sign_ins)
 
-  defp stream(request, take, _link), do: stream_once(request, take)
+  defp stream(request, take, link), do: stream_once(request, take, link.max_bytes)
 
   defp stream_as(request, take, link, challenge, left) do
     with {:ok, token} <- token(link.server.auth, challenge) do
       headers = fn -> put_token(Request.headers(request), token) end
-      outcome = stream_once(%{request | headers: headers}, take)
+      outcome = stream_once(%{request | headers: headers}, take, link.max_bytes)
 
       case challenge(outcome) do
         %{} = challenge when left > 0 -> stream_as(request, take, link, challenge, left - 1)
@@ -348,12 +349,14 @@ defmodule AshAgent.MCP.HTTP do
   defp challenge(_outcome), do: nil
 
   # A connection serves one request: one that was kept may be cut when the server has the request already, and it would be sent again.
-  defp stream_once(request, take) do
+  # A message may have `max` bytes.
+  defp stream_once(request, take, max) do
     reading = %{
       status: nil,
       headers: %{},
       sse: nil,
       body: [],
+      left: max,
       answer: nil,
       event: nil,
       pause: nil
@@ -362,24 +365,40 @@ defmodule AshAgent.MCP.HTTP do
     fun = &read(&1, &2, take)
 
     case HTTP1.stream(request, reading, fun, HTTP1.prepare(keep_alive: false)) do
-      {:ok, %{sse: nil, answer: nil} = reading} -> {:ok, read_whole(reading, take)}
-      other -> other
+      {:ok, %{sse: :too_large, answer: nil} = reading} ->
+        {:error, {:response_too_large, max}, reading}
+
+      {:ok, %{sse: nil, answer: nil} = reading} ->
+        {:ok, read_whole(reading, take)}
+
+      {:ok, %{answer: nil} = reading} ->
+        {:ok, read_last(reading, take)}
+
+      other ->
+        other
     end
   end
 
   defp read({:head, status, headers}, reading, _take) do
     headers = Map.new(headers)
     type = String.downcase(headers["content-type"] || "")
-    sse = if status in 200..299 and String.starts_with?(type, "text/event-stream"), do: SSE.new()
+    sse? = status in 200..299 and String.starts_with?(type, "text/event-stream")
+    sse = if sse?, do: SSE.new(reading.left)
     {:cont, %{reading | status: status, headers: headers, sse: sse}}
   end
 
-  defp read({:data, data}, %{sse: nil} = reading, _take),
-    do: {:cont, %{reading | body: [reading.body | data]}}
+  defp read({:data, data}, %{sse: nil} = reading, _take) do
+    case reading.left - byte_size(data) do
+      left when left < 0 -> {:halt, %{reading | sse: :too_large, body: []}}
+      left -> {:cont, %{reading | body: [reading.body | data], left: left}}
+    end
+  end
 
   defp read({:data, data}, reading, take) do
     {events, sse} = SSE.feed(reading.sse, data)
-    read_events(events, %{reading | sse: sse}, take)
+
+    {kind, reading} = read_events(events, reading, take)
+    {if(sse == :too_large, do: :halt, else: kind), %{reading | sse: sse}}
   end
 
   defp read_events([], reading, _take), do: {:cont, reading}
@@ -387,7 +406,7 @@ defmodule AshAgent.MCP.HTTP do
   defp read_events([event | events], reading, take) do
     reading = %{reading | event: event.id || reading.event, pause: event.retry || reading.pause}
 
-    with {:ok, %{} = message} <- event.data |> Listing.readable() |> JSON.decode(),
+    with {:ok, message} <- message(event.data),
          {:halt, reading} <- take.(message, reading) do
       {:halt, reading}
     else
@@ -397,12 +416,30 @@ defmodule AshAgent.MCP.HTTP do
   end
 
   defp read_whole(reading, take) do
-    with {:ok, %{"jsonrpc" => "2.0"} = message} <-
-           reading.body |> IO.iodata_to_binary() |> Listing.readable() |> JSON.decode(),
+    with {:ok, message} <- reading.body |> IO.iodata_to_binary() |> message(),
          {_cont_or_halt, reading} <- take.(message, reading) do
       reading
     else
-      _not_a_message -> reading
+      :error -> reading
     end
+  end
+
+  # Half an event is none: its id would be that of one that has come.
+  defp read_last(reading, take) do
+    events = Enum.filter(SSE.finish(reading.sse), &match?({:ok, _}, message(&1.data)))
+    events |> read_events(reading, take) |> elem(1)
+  end
+
+  defp message(text) do
+    case text |> Listing.readable() |> JSON.decode() do
+      {:ok, %{"jsonrpc" => "2.0"} = message} -> {:ok, message}
+      _not_a_message -> :error
+    end
+  end
+
+  # What the client takes for an answer. The server may ask with the same id.
+  defp answer?(message, id) do
+    match?(%{"id" => ^id}, message) and id != nil and not is_map_key(message, "method") and
+      (is_map_key(message, "result") or is_map_key(message, "error"))
   end
 end
