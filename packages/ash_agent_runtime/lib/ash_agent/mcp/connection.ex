@@ -6,7 +6,7 @@ defmodule AshAgent.MCP.Connection do
   #
   # The client, and the processes that carry messages, are linked to it or watched by a guard, so that all of them end with it. Its table has
   # `{{:progress, token}, caller, function}`, `{{:post, id}, pid}`, and what is known of the server: `:era`, `:version`, `:session`,
-  # `:tool_headers`, the last `:fault`, and why it was `:refused`.
+  # `:tool_headers`, those of the tools `:listed` last, the last `:fault`, why it was `:refused`, and how many `:answers` to its requests are under way.
 
   use GenServer
   @compile {:no_warn_undefined, [ExMCP.Client, {Logger, :put_process_level, 2}]}

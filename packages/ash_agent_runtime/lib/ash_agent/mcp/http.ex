@@ -19,9 +19,12 @@ defmodule AshAgent.MCP.HTTP do
   @cancelled "notifications/cancelled"
   @unreached [:econnrefused, :nxdomain, :ehostunreach, :enetunreach]
   @first_pause 1_000
+  @shortest_pause 100
   @longest_pause 30_000
   @farewell 2_000
   @sign_ins 3
+  @max_tools 256
+  @max_answers 100
 
   @unknown "broke the connection off, and whether the call did its work is not known"
 
@@ -77,7 +80,7 @@ defmodule AshAgent.MCP.HTTP do
         start(state, message["id"], fn -> deliver(body, message, state) end)
 
       true ->
-        start(state, nil, fn -> deliver(body, message, state) end)
+        answer(state, fn -> deliver(body, message, state) end)
     end
   end
 
@@ -118,14 +121,19 @@ defmodule AshAgent.MCP.HTTP do
   defp settle(%{"method" => "initialize"}, %{"protocolVersion" => version}, reading, link)
        when is_binary(version) do
     Connection.put(link, :era, :legacy)
-    Connection.put(link, :version, version)
-    Connection.put(link, :session, reading.headers["mcp-session-id"])
+    Connection.put(link, :version, header(version, ~r/\A[\w.-]{1,64}\z/))
+    # As MCP says: visible ASCII.
+    session = header(reading.headers["mcp-session-id"], ~r/\A[!-~]{1,8192}\z/)
+    Connection.put(link, :session, session)
   end
 
   defp settle(%{"method" => "server/discover"}, %{}, _reading, link),
     do: Connection.put(link, :era, :modern)
 
   defp settle(_message, _result, _reading, _link), do: :ok
+
+  # What a server says and gets back as a header, unless it could be more than that.
+  defp header(value, form), do: if((value || "") =~ form, do: value)
 
   ## Afterwards
 
@@ -148,6 +156,19 @@ defmodule AshAgent.MCP.HTTP do
     if id, do: Connection.put(link, {:post, id}, pid)
     send(pid, :begin)
     {:ok, state}
+  end
+
+  # A server that asks without end, and takes no answers, gets as many as this.
+  defp answer(%{link: link} = state, fun) do
+    if :ets.update_counter(link.table, :answers, 1, {:answers, 0}) <= @max_answers do
+      start(state, nil, fn ->
+        ToolExecutor.call_guarded(fun)
+        :ets.update_counter(link.table, :answers, -1)
+      end)
+    else
+      :ets.update_counter(link.table, :answers, -1)
+      {:ok, state}
+    end
   end
 
   # In the new era, a closed stream is the cancellation.
@@ -173,7 +194,9 @@ defmodule AshAgent.MCP.HTTP do
   end
 
   defp deliver(body, message, %{link: link} = state) do
-    request = request(state, "POST", body, :infinity)
+    # Only a call takes as long as its run allows.
+    asks? = is_map_key(message, "method") and is_map_key(message, "id")
+    request = request(state, "POST", body, if(asks?, do: :infinity, else: state.link.timeout))
 
     outcome =
       request |> stream(&take(&1, &2, message, state), state.link) |> go_on(message, state)
@@ -195,13 +218,32 @@ defmodule AshAgent.MCP.HTTP do
   end
 
   # Parameters that the new era wants as headers.
-  defp keep_headers(%{"method" => "tools/list"}, %{"tools" => tools}, state)
+  defp keep_headers(%{"method" => "tools/list"} = request, %{"tools" => tools}, %{link: link})
        when is_list(tools) do
-    known = Connection.get(state.link, :tool_headers, %{})
-    Connection.put(state.link, :tool_headers, Map.merge(known, ToolHeaders.cache(tools)))
+    if Connection.era(link) == :modern do
+      listed =
+        tools |> Enum.take(@max_tools) |> Enum.flat_map(&acceptable/1) |> ToolHeaders.cache()
+
+      # Of the pages up to this one. There are no more when they have so many tools.
+      next? = get_in(request, ["params", "cursor"]) != nil
+      listed = if next?, do: Map.merge(Connection.get(link, :listed, %{}), listed), else: listed
+      Connection.put(link, :listed, listed)
+      # Those of the last listing are used until all of this one are there.
+      all = link |> Connection.get(:tool_headers, %{}) |> Map.merge(listed)
+      all = if map_size(all) <= 2 * @max_tools, do: all, else: listed
+      Connection.put(link, :tool_headers, all)
+    end
   end
 
   defp keep_headers(_message, _result, _state), do: :ok
+
+  # Only a tool that can be offered is called, and its schema is bounded.
+  defp acceptable(%{} = tool) do
+    tool = Map.take(tool, ["name", "inputSchema"])
+    if match?({[_], _}, Listing.read([tool], "x", false)), do: [tool], else: []
+  end
+
+  defp acceptable(_other), do: []
 
   defp send_on(message, state), do: send(state.link.holder, {:transport_event, message})
 
@@ -209,7 +251,8 @@ defmodule AshAgent.MCP.HTTP do
   defp go_on({:ok, %{answer: nil, status: 200, event: event} = reading}, message, state)
        when event != nil do
     if Connection.era(state.link) == :legacy do
-      Process.sleep(min(reading.pause || @first_pause, @longest_pause))
+      pause = reading.pause || @first_pause
+      Process.sleep(pause |> max(@shortest_pause) |> min(@longest_pause))
       request = request(state, "GET", "", :infinity, event)
       request |> stream(&take(&1, &2, message, state), state.link) |> go_on(message, state)
     else
@@ -266,7 +309,7 @@ defmodule AshAgent.MCP.HTTP do
     %Request{
       method: method,
       uri: state.uri,
-      headers: fn -> headers(method, body, event, link) end,
+      headers: fn -> headers(method, body, event, state) end,
       body: body,
       timeout: timeout,
       # Of all that comes with one answer. A stream of changes is opened again.
@@ -274,7 +317,7 @@ defmodule AshAgent.MCP.HTTP do
     }
   end
 
-  defp headers(method, body, event, %{server: server} = link) do
+  defp headers(method, body, event, %{link: %{server: server} = link} = state) do
     body
     |> RequestHeaders.build(%{
       headers: Enum.to_list(server.headers),
@@ -288,7 +331,7 @@ defmodule AshAgent.MCP.HTTP do
     |> Enum.map(fn {name, value} -> {String.downcase(name), value} end)
     |> Enum.reject(fn {name, _value} ->
       # It is not settled before this message.
-      (name == "mcp-protocol-version" and body =~ ~s("initialize")) or
+      (name == "mcp-protocol-version" and not state.live? and body =~ ~s("initialize")) or
         (name == "content-type" and method != "POST") or name == "accept-encoding"
     end)
     |> Enum.uniq_by(&elem(&1, 0))
