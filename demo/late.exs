@@ -19,7 +19,7 @@ defmodule AshAgent.Demo.Late do
 
   def main(["begin", folder]) do
     headline("A build takes longer than the agent's VM lives")
-    start(folder)
+    start(folder, 0)
     {:ok, _result} = Sessions.prompt(__MODULE__, @id, @question)
     IO.puts("\n#{red("The VM dies here.")} No process waits for the build.")
     System.cmd("kill", ["-9", System.pid()])
@@ -37,13 +37,13 @@ defmodule AshAgent.Demo.Late do
 
   def main(["go_on", folder]) do
     IO.puts("Another VM starts, with the PID #{System.pid()}, and nobody asks it for anything:\n")
-    Process.put(:shown, 4)
-    start(folder)
+    start(folder, 4)
     await_end()
   end
 
-  defp start(folder) do
-    {me, shown} = {self(), Process.get(:shown, 0)}
+  # `shown`: how many messages the first VM has shown.
+  defp start(folder, shown) do
+    me = self()
     {:ok, printer} = Task.start_link(fn -> show(shown, me) end)
     opts = [name: __MODULE__, store: open(folder), llm: LLM.Scripted.new(&script/1), lease: 1_000]
 

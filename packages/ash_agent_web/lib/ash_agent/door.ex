@@ -302,7 +302,9 @@ defmodule AshAgent.Door do
   defp answer(door, action, request) do
     with {:ok, asks, order, run} <- read(door, action, request),
          {:ok, identity} <- identify(door, Map.put(request, :asks, asks)) do
-      door |> put_opts(run: run, since: since(request), request: request) |> act(order, identity)
+      door
+      |> put_opts(run: run, since: since(door, request), request: request)
+      |> act(order, identity)
     end
   end
 
@@ -326,8 +328,9 @@ defmodule AshAgent.Door do
   defp route(_door, _other), do: {:error, :not_found}
 
   # Whose connection was lost says what came last.
-  defp since(%{method: "GET"} = request) do
-    with %{"starting_after" => text} <- query(request),
+  defp since(%{protocol: protocol}, %{method: "GET"} = request) do
+    with Responses <- protocol,
+         %{"starting_after" => text} <- query(request),
          {seq, ""} when seq >= 0 <- Integer.parse(text) do
       {:seq, seq}
     else
@@ -335,7 +338,7 @@ defmodule AshAgent.Door do
     end
   end
 
-  defp since(_other), do: nil
+  defp since(_door, _other), do: nil
 
   defp query(request) do
     URI.decode_query(request[:query] || "")
@@ -498,13 +501,12 @@ defmodule AshAgent.Door do
   defp act(door, :cancel, identity) do
     run = door.opts[:run]
 
-    with {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, run.key})) do
+    with {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, run.key})),
+         :ok <- Stream.close(stream) do
       open? = stream.status == :running or match?({:paused, _}, stream.status)
 
       if open? and
            Reader.first(stream.reader, stream.context) == Context.turn_start(stream.context) do
-        Stream.close(stream)
-
         with {:ok, _stopped} <- act(door, :stop, identity) do
           {events, _reader} = Reader.read(stream.reader, stream.snapshot)
 
@@ -602,7 +604,7 @@ defmodule AshAgent.Door do
   end
 
   # What comes behind a number of the feed that gave it. Any other's numbers are other events.
-  defp resumed(%{door: %{opts: opts}} = stream, since) do
+  defp resumed(stream, since) do
     with {:seq, _number} <- since,
          turn when turn != nil <- Reader.first(stream.reader, stream.context),
          {:ok, bytes} <- Client.since(stream, turn, since) do
@@ -610,7 +612,7 @@ defmodule AshAgent.Door do
     else
       # It has all of it.
       :nothing -> close(stream, [])
-      _whole when opts != [] -> Stream.bytes(stream)
+      _whole -> Stream.bytes(stream)
     end
   end
 
@@ -644,8 +646,6 @@ defmodule AshAgent.Door do
 
   # What comes behind an event. Where nobody knows the event, that turn comes as a whole.
   defp rest(_stream, nil), do: :nothing
-
-  defp rest(stream, {:seq, _number}), do: rest(stream, nil)
 
   defp rest(%{context: context, door: door} = stream, {{_life, turn, _number, _tag}, _} = since) do
     with :unknown <- Client.since(stream, turn, since),
@@ -752,10 +752,13 @@ defmodule AshAgent.Door do
 
   # For calls as the page had them, which is all that an id of theirs stands for.
   defp decide(%{reader: reader, context: context} = stream, :results, results) do
+    questions = Reader.questions(reader, context)
+
     answers =
       for {block, name, arguments, content} <- results,
-          {approval, _call} <- [Reader.find_question(reader, context, block, name, arguments)],
           name in stream.door.opts[:page_tools],
+          {approval, call} <- [questions[block]],
+          to_string(call.name) == name and call.arguments == arguments,
           do: Input.answered(approval, content)
 
     with {:ok, answers} <- Input.each(answers, & &1), do: decide(stream, :decide, answers)
@@ -836,7 +839,7 @@ defmodule AshAgent.Door do
     end
   end
 
-  ## Responses
+  ## Answers
 
   defp stream(door, bytes) do
     headers = [{"content-type", "text/event-stream"}, {"x-accel-buffering", "no"}]

@@ -257,6 +257,30 @@ defmodule AshAgent.DoorTest do
           do: assert(refused(door, request) == expected, inspect(request))
     end
 
+    test "an approval of another form is refused before anybody is asked who it is" do
+      identify = fn _request -> flunk("asked") end
+
+      door =
+        Door.new(
+          sessions: __MODULE__,
+          identify: identify,
+          hosts: ["127.0.0.1:4000"],
+          cookies: false
+        )
+
+      for approval <- [
+            %{callProviderMetadata: "x"},
+            %{callProviderMetadata: %{ashAgent: 1}, state: "output-available"},
+            %{callProviderMetadata: %{ashAgent: %{question: 1}}},
+            "yes"
+          ] do
+        part = %{type: "dynamic-tool", state: "approval-responded", approval: approval}
+        body = %{id: "ada-1", messages: [%{id: "t", role: "assistant", parts: [part]}]}
+        asked = request("POST", [], body, without: ["origin"])
+        assert refused(door, asked) == {422, "invalid_answer"}
+      end
+    end
+
     test "an edit is a decision about other arguments, and the model's stay", %{
       door: door,
       name: name

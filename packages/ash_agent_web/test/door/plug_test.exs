@@ -46,6 +46,13 @@ defmodule AshAgent.Door.PlugTest do
     assert call(opts, request("GET", ["ada-1", "stream"])).status == 204
   end
 
+  test "reads an id that a URL escapes", %{opts: opts} do
+    conn = call(opts, say("ada 17", "hello"))
+    assert text(read(conn.resp_body)) == "Hello, Ada!"
+    conn = call(opts, request("GET", ["ada%2017", "messages"]))
+    assert {conn.status, conn.resp_body =~ "Hello, Ada!"} == {200, true}
+  end
+
   test "takes a body that was read, and refuses one that is too long", %{opts: opts} do
     asked = say("ada-2", "hello")
     conn = call(opts, asked, &%{&1 | body_params: JSON.decode!(asked.body)})

@@ -7,7 +7,7 @@ defmodule AshAgent.Door.ResponsesTest do
 
   alias AshAgent.Context.JSON
   alias AshAgent.{Context, Door, Sessions}
-  alias AshAgent.Door.{Play, Responses}
+  alias AshAgent.Door.{Feed, Play, Responses}
 
   @moduletag :capture_log
   @moduletag timeout: 60_000
@@ -182,8 +182,22 @@ defmodule AshAgent.Door.ResponsesTest do
     assert %{"status" => "incomplete", "incomplete_details" => %{"reason" => "interrupted"}} =
              await_end(door, response["id"])
 
-    assert %{"status" => "incomplete"} =
-             whole(door, request("POST", [response["id"], "cancel"], nil))
+    feeds = fn -> for {_, pid, _, _} <- Supervisor.which_children(Feed.Supervisor), do: pid end
+    before = feeds.()
+
+    for _ <- 1..3 do
+      assert %{"status" => "incomplete"} =
+               whole(door, request("POST", [response["id"], "cancel"], nil))
+    end
+
+    # It needs no process that goes on.
+    assert Enum.filter(feeds.() -- before, &lives?/1) == []
+  end
+
+  # One that was closed ends soon.
+  defp lives?(pid) do
+    ref = Process.monitor(pid)
+    receive(do: ({:DOWN, ^ref, _, _, _} -> false), after: (1_000 -> true))
   end
 
   test "a turn that waits for a person is incomplete, in words, and with a reason", %{door: door} do

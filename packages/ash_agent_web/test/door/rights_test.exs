@@ -4,7 +4,7 @@ defmodule AshAgent.Door.RightsTest do
 
   import AshAgent.Door.{Asks, Clients}
 
-  alias AshAgent.{Context, Door, Sessions}
+  alias AshAgent.{Context, Sessions}
   alias AshAgent.Door.{Feed, Play}
 
   @moduletag :capture_log

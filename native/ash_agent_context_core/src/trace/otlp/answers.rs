@@ -15,6 +15,7 @@ use crate::trace::otlp::spans::{Caller, Conversation, SpanPlace, SpanWriter};
 use crate::trace::otlp::times;
 use crate::trace::otlp::unread::Unread;
 use crate::trace::shown::{MaskedEntry, NESTED};
+use crate::value::time::Time;
 use crate::value::Value;
 
 impl<'a> SpanWriter<'_, 'a> {
@@ -103,17 +104,8 @@ impl<'a> SpanWriter<'_, 'a> {
             }
             let id = ids::span(&of.id, iteration, &format!("call {position} {slot}"));
             let attributes = self.call_attributes(of, iteration, shown, outcome);
-            let name = format!("execute_tool {}", call.name.as_str());
             let times = times::call(of.context, iteration, entry, slot);
-            let failed = outcome.and_then(|outcome| self.call_failure(outcome));
-            self.push(
-                within,
-                id,
-                (name, SpanKind::Internal),
-                times,
-                attributes,
-                failed,
-            )?;
+            self.push_call(within, id, (call, outcome), times, attributes)?;
             let caller = Caller {
                 within: SpanPlace {
                     span: Some(id),
@@ -156,16 +148,9 @@ impl<'a> SpanWriter<'_, 'a> {
         let mut attributes = self.call_attributes(of, iteration, shown, Some(outcome));
         attributes.count("ash_agent.call.iteration", asked.number);
         let (from, _) = times::call(of.context, asked, call, place.call);
-        let name = format!("execute_tool {}", shown.name.as_str());
-        let failed = self.call_failure(outcome);
-        self.push(
-            within,
-            ids::span(&of.id, iteration, &format!("late {position}")),
-            (name, SpanKind::Internal),
-            (from, arrived.at),
-            attributes,
-            failed,
-        )?;
+        let id = ids::span(&of.id, iteration, &format!("late {position}"));
+        let times = (from, arrived.at);
+        self.push_call(within, id, (shown, Some(outcome)), times, attributes)?;
         let mut turn = of.context.log.between(asked.turn, asked.number);
         let first = turn.find(|one| one.last().is_some()).unwrap_or(asked);
         let caller = of.caller.map(|caller| caller.within.trace);
@@ -178,6 +163,22 @@ impl<'a> SpanWriter<'_, 'a> {
             });
         }
         Ok(())
+    }
+
+    fn push_call(
+        &mut self,
+        within: SpanPlace,
+        id: [u8; 8],
+        (call, outcome): (&ToolCall, Option<&Outcome>),
+        times: (Time, Time),
+        attributes: SpanAttributes,
+    ) -> Result<(), Error> {
+        let name = (
+            format!("execute_tool {}", call.name.as_str()),
+            SpanKind::Internal,
+        );
+        let failed = outcome.and_then(|outcome| self.call_failure(outcome));
+        self.push(within, id, name, times, attributes, failed)
     }
 
     fn call_attributes(

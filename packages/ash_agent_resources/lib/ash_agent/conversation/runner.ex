@@ -47,10 +47,15 @@ defmodule AshAgent.Conversation.Runner do
 
   @doc "The same turn as whoever asked for it, or the error of a turn whose asker cannot be found."
   def as_asker(%__MODULE__{} = turn) do
-    with {:ok, stored} <- Store.fetch(turn.store, turn.id),
-         {:ok, turn} <- as_asker(turn, find_asker(turn.store, stored)) do
-      {:ok, %{turn | empty?: Asker.messages(stored.value) == []}}
-    else
+    case Store.fetch(turn.store, turn.id) do
+      {:ok, stored} -> as_asker_of(turn, stored)
+      {:error, reason} -> refuse(reason)
+    end
+  end
+
+  defp as_asker_of(turn, stored) do
+    case as_asker(turn, find_asker(turn.store, stored)) do
+      {:ok, turn} -> {:ok, %{turn | empty?: Asker.messages(stored.value) == []}}
       {:error, reason} -> refuse(reason)
     end
   end
@@ -123,25 +128,19 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  @doc "Returns true if a conversation that nobody runs has late results."
-  def late?(%__MODULE__{store: store, id: id}) do
-    with true <- Store.Named.late?(store),
-         {:ok, [_ | _]} <- Store.arrivals(store, id),
-         {:ok, %{status: status}} <- Store.fetch(store, id),
-         do: status in [:idle, :waiting],
-         else: (_none -> false)
-  end
-
   @doc """
   Goes on with a conversation for which a late result has come. Its turn runs as whoever asked for that of the call: who brings the result has no part
   in it.
   """
-  def wake(%__MODULE__{} = turn) do
+  def wake(%__MODULE__{store: store, id: id} = turn) do
     own = %{turn.runtime_context | actor: nil, shared: %{}}
 
     # A session that runs finds the result. Where nobody can be found, it waits for who asked.
-    with true <- late?(turn),
-         {:ok, asked} <- as_asker(%{turn | runtime_context: own, by: nil}),
+    with true <- Store.Named.late?(store),
+         {:ok, [_ | _]} <- Store.arrivals(store, id),
+         {:ok, %{status: status} = stored} when status in [:idle, :waiting] <-
+           Store.fetch(store, id),
+         {:ok, asked} <- as_asker_of(%{turn | runtime_context: own, by: nil}, stored),
          do: run(asked, :resume, false),
          else: (_not_now -> {:ok, turn.record})
   end

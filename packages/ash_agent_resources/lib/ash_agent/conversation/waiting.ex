@@ -34,16 +34,16 @@ defmodule AshAgent.Conversation.Waiting do
     end
   end
 
-  defp list_ids(store, prefix, opts, found \\ []) do
+  defp list_ids(store, prefix, opts, found \\ MapSet.new()) do
     with {:ok, page} <- Store.waiting_calls(store, [limit: @page] ++ opts) do
       own =
         for %{id: id} <- page.calls,
             String.starts_with?(id, prefix),
             do: String.replace_prefix(id, prefix, "")
 
-      found = Enum.uniq(found ++ own)
+      found = Enum.into(own, found)
       opts = Keyword.put(opts, :after, page.next)
-      if page.next, do: list_ids(store, prefix, opts, found), else: {:ok, found}
+      if page.next, do: list_ids(store, prefix, opts, found), else: {:ok, MapSet.to_list(found)}
     end
   end
 

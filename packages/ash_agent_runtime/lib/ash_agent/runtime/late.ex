@@ -13,7 +13,7 @@ defmodule AshAgent.Runtime.Late do
 
   alias AshAgent.{Caller, Context, Store}
   alias AshAgent.Context.Calls
-  alias AshAgent.Runtime.{Authority, Events, Gate, Journal, Run, Tool}
+  alias AshAgent.Runtime.{Authority, Events, Gate, Journal, Run, Tool, ToolArguments}
 
   @name "wait_for"
   @woken "woken"
@@ -33,6 +33,7 @@ defmodule AshAgent.Runtime.Late do
       "seconds" => %{
         "type" => "integer",
         "minimum" => 1,
+        "maximum" => 31_536_000,
         "description" => "how long to wait at most"
       }
     },
@@ -94,10 +95,11 @@ defmodule AshAgent.Runtime.Late do
 
   defp deadline(%DateTime{} = time), do: {:ok, time}
 
-  defp deadline(most) when is_integer(most) and most > 0,
-    do: {:ok, DateTime.add(DateTime.utc_now(), most, :millisecond)}
-
-  defp deadline(_other), do: :error
+  defp deadline(most) do
+    if Tool.late?(most),
+      do: {:ok, DateTime.add(DateTime.utc_now(), most, :millisecond)},
+      else: :error
+  end
 
   ## Turns
 
@@ -142,6 +144,10 @@ defmodule AshAgent.Runtime.Late do
 
   @doc "Returns options for a turn that late results begin, which is asked for a typed answer if the one of their calls was."
   def put_output(opts, context, wake) do
+    if opts[:output] == nil, do: opts, else: keep_output(opts, context, wake)
+  end
+
+  defp keep_output(opts, context, wake) do
     turn = wake || with(%{"turn" => turn} <- woken(context, turn_start(context)), do: turn)
     if turn == nil or typed?(context, turn), do: opts, else: Keyword.delete(opts, :output)
   end
@@ -340,7 +346,7 @@ defmodule AshAgent.Runtime.Late do
   result. `why` ends it in words, or is `nil`.
   """
   def wait(context, call, why) do
-    {:ok, arguments} = Tool.arguments(call.arguments)
+    arguments = read_wait(call)
     calls = arguments["calls"] || open_ids(context)
     known = context |> Calls.late_calls() |> Map.new(&{&1.id, &1})
     states = for id <- Enum.uniq(calls), do: {id, state(context, known[id])}
@@ -358,6 +364,14 @@ defmodule AshAgent.Runtime.Late do
       true ->
         {:wait, nil}
     end
+  end
+
+  # A pending call has its arguments as the model wrote them.
+  defp read_wait(call) do
+    with {:ok, %{arguments: given}} <- ToolArguments.fit(wait_tool(), call),
+         {:ok, arguments} <- Tool.arguments(given),
+         do: arguments,
+         else: (_unfit -> %{})
   end
 
   defp open_ids(context) do

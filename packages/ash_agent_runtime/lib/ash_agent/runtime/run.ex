@@ -118,7 +118,6 @@ defmodule AshAgent.Runtime.Run do
       bounds: bounds,
       underway: within.underway,
       context_id: opening.id,
-      masks: fn -> Context.View.view(context).masks end,
       inherited: Keyword.take(opts, Options.list_inherited())
     }
 

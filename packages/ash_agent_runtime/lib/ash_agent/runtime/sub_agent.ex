@@ -203,7 +203,8 @@ defmodule AshAgent.Runtime.SubAgent do
     with {:ok, input} <- input(opts[:input], arguments) do
       child = Context.new(input, [metadata: metadata] ++ prompt)
       # What the parent's model may not read, the child's may not, either.
-      masks = if scope[:masks], do: scope.masks.(), else: []
+      parent = scope[:conversation]
+      masks = if parent, do: Context.View.view(parent).masks, else: []
       {:ok, if(masks == [], do: child, else: Context.View.put_masks(child, masks))}
     end
   end

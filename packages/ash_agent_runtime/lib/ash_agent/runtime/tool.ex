@@ -229,16 +229,24 @@ defmodule AshAgent.Runtime.Tool do
 
   # A job that nobody answers is not waited for for ever.
   @day 86_400_000
+  @longest 3_650 * @day
 
   @doc false
   # The milliseconds of an option `:late`, or `nil`.
   def late!(late, _name) when late in [nil, false], do: nil
   def late!(true, _name), do: @day
-  def late!(most, _name) when is_integer(most) and most > 0, do: most
 
-  def late!(_other, name) do
+  def late!(most, name) do
+    if late?(most), do: most, else: refuse_late!(name)
+  end
+
+  @doc false
+  # Whether a result may take so many milliseconds.
+  def late?(most), do: most in 1..@longest
+
+  defp refuse_late!(name) do
     AshAgent.Caller.refuse!(
-      "expected :late of the tool #{inspect(name)} to be true, or the milliseconds that its result may take"
+      "expected :late of the tool #{inspect(name)} to be true, or the milliseconds that its result may take, ten years at most"
     )
   end
 

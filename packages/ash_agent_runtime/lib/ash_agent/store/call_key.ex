@@ -30,8 +30,9 @@ defmodule AshAgent.Store.CallKey do
 
   @doc "Returns the key and the attempt of what `arrival/2` returned, and `nil` for any other text."
   def of_arrival(text) do
-    with [key, attempt] <- String.split(text, "."),
-         {attempt, ""} when attempt > 0 <- Integer.parse(attempt),
+    with [key, digits] <- String.split(text, "."),
+         {attempt, ""} when attempt in 1..0x7FFF_FFFF_FFFF_FFFF <- Integer.parse(digits),
+         ^text <- arrival(key, attempt),
          do: {key, attempt},
          else: (_other -> nil)
   end

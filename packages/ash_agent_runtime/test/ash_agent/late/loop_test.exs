@@ -119,6 +119,20 @@ defmodule AshAgent.Late.LoopTest do
            )
   end
 
+  test "the key of a start has one form", %{store: store} do
+    session = session(store, model([call("build", "a"), "Started.", "It is green."]))
+    {:ok, _result} = Session.prompt(session, "Build it")
+    key = key()
+
+    for digits <- ["+1", "01", "1_0", String.duplicate("9", 30)] do
+      other = String.replace_suffix(key, ".1", "." <> digits)
+      assert Store.arrive(store, "c1", other, {:ok, "green"}) == {:error, :unknown}
+    end
+
+    assert {:ok, []} = Store.arrivals(store, "c1")
+    assert Store.arrive(store, "c1", key, {:ok, "green"}) == {:ok, :kept}
+  end
+
   # Store.arrive/5 within the tool.
   defp hasty(store, outcome) do
     late = late()
@@ -329,6 +343,33 @@ defmodule AshAgent.Late.LoopTest do
       await(session, :idle)
       assert last(session) == "Done."
       assert text(session) =~ "a: it was cancelled"
+    end
+
+    # What the schema lets pass in another form, with two calls of which one has its result.
+    for arguments <- [
+          %{"calls" => ~s(["a", "b"])},
+          %{"seconds" => "60"},
+          %{"seconds" => 60.0, "calls" => ["a", "b"]}
+        ] do
+      test "may write #{inspect(arguments)}", %{store: store} do
+        builds = call("build", "a").tool_calls ++ call("build", "b").tool_calls
+        wait = call("wait_for", "w", unquote(Macro.escape(arguments)))
+        session = session(store, model([%{tool_calls: builds}, wait, "One.", "Two."]))
+        {:ok, %{status: :waiting}} = Session.prompt(session, "Build it")
+        keys = [key(), key()]
+        for _ <- 1..2, do: asked()
+        {:ok, :kept} = arrive(store, session, hd(keys), {:ok, "first"})
+        assert Session.status(session) == :waiting
+        {:ok, %{output: "One."}} = Session.prompt(session, "stop")
+        assert asked() =~ ~r/a message came.*stop/s
+      end
+    end
+
+    test "is told of a time that is too long", %{store: store} do
+      answers = [call("build", "a"), call("wait_for", "w", %{"seconds" => 10 ** 15}), "Well."]
+      session = session(store, model(answers))
+      {:ok, %{output: "Well."}} = Session.prompt(session, "Build it")
+      assert text(session) =~ "do not fit the tool's schema"
     end
 
     test "waits no longer than it says", %{store: store} do
@@ -807,6 +848,7 @@ defmodule AshAgent.Late.LoopTest do
     for return <- [
           {:later, :soon},
           {:later, deadline: "soon"},
+          {:later, deadline: 10 ** 30},
           {:later, when: 1},
           {:later, deadline: -1}
         ] do

@@ -222,12 +222,9 @@ defmodule AshAgent.Door.AGUI do
   def own?({:call, _id, _name, _arguments, :part}), do: true
   def own?(event), do: elem(event, 0) in [:end, :dropped]
 
-  @doc "Returns the bytes of events."
-  def encode(events), do: for(event <- events, do: ["data: ", JSON.encode(event), "\n\n"])
-
   @doc "Returns the bytes of one of them with its id."
-  def record(chunk, _seq, nil), do: encode([chunk])
-  def record(chunk, _seq, id), do: ["id: ", id, "\n" | encode([chunk])]
+  def record(chunk, _seq, nil), do: ["data: ", JSON.encode(chunk), "\n\n"]
+  def record(chunk, seq, id), do: ["id: ", id, "\n" | record(chunk, seq, nil)]
 
   @doc "What this side of the protocol does, and what it does not."
   def capabilities(opts) do

@@ -139,12 +139,9 @@ defmodule AshAgent.Door.AISDK do
   @doc "Whether the answers are all that a turn waits for: any may come first."
   def answers_all?(_asked, _answers, _opts), do: true
 
-  @doc "Returns the bytes of chunks."
-  def encode(chunks), do: for(chunk <- chunks, do: ["data: ", JSON.encode(chunk), "\n\n"])
-
   @doc "Returns the bytes of one of them with its id."
-  def record(chunk, _seq, nil), do: encode([chunk])
-  def record(chunk, _seq, id), do: ["id: ", id, "\n" | encode([chunk])]
+  def record(chunk, _seq, nil), do: ["data: ", JSON.encode(chunk), "\n\n"]
+  def record(chunk, seq, id), do: ["id: ", id, "\n" | record(chunk, seq, nil)]
 
   @doc "What a stream ends with."
   def last, do: "data: [DONE]\n\n"
@@ -227,12 +224,12 @@ defmodule AshAgent.Door.AISDK do
          do: {:ok, {:decide, answers}}
   end
 
-  defp answer(%{"state" => "output-available", "callProviderMetadata" => own} = part),
-    do: Input.answered(own["ashAgent"]["question"], part["output"])
-
-  # Who does not want to answer.
-  defp answer(%{"callProviderMetadata" => own} = part),
-    do: Input.answer(own["ashAgent"]["question"], false, part["errorText"])
+  defp answer(%{"callProviderMetadata" => %{"ashAgent" => %{"question" => id}}} = part) do
+    # Who does not want to answer has an error.
+    if part["state"] == "output-available",
+      do: Input.answered(id, part["output"]),
+      else: Input.answer(id, false, part["errorText"])
+  end
 
   defp answer(%{"id" => id, "approved" => approved?} = answer),
     do: Input.answer(id, approved?, answer["reason"])

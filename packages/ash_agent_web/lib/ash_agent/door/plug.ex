@@ -35,6 +35,8 @@ defmodule AshAgent.Door.Plug do
   def call(%{method: method, path_info: path} = conn, door) do
     {body, conn} = read(conn, Door.max_bytes(door))
 
+    # Plug leaves what a URL escapes as it is.
+    path = Enum.map(path, &URI.decode/1)
     request = %{method: method, path: path, headers: conn.req_headers, body: body}
     more = %{query: conn.query_string, assigns: conn.assigns}
     answer(conn, Door.call(door, Map.merge(request, more)))

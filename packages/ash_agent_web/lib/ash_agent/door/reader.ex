@@ -269,12 +269,11 @@ defmodule AshAgent.Door.Reader do
   defp verdict(%{decision: :answered}, %{result: {:ok, answer}}), do: {:answer, answer}
   defp verdict(_denied, _call), do: :deny
 
-  @doc "Returns the question of a page's tool that waits in a block, as `{approval, call}`, or nil."
-  def find_question(%{calls: calls}, context, block, name, arguments) do
-    Enum.find(asked(context), fn {_approval, call} ->
-      call[:question] == true and calls[call.id] == block and to_string(call.name) == name and
-        call.arguments == arguments
-    end)
+  @doc "Returns the questions that wait, as `{approval, call}` by their blocks."
+  def questions(%{calls: calls}, context) do
+    for {_approval, %{question: true, id: id}} = asked <- asked(context),
+        into: %{},
+        do: {calls[id], asked}
   end
 
   defp approval_id(context, %{id: id, name: name, arguments: arguments}) do

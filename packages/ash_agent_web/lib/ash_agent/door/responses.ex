@@ -183,15 +183,14 @@ defmodule AshAgent.Door.Responses do
     response(state, shape, opts)
   end
 
-  @doc "Returns the bytes of chunks."
-  def encode(chunks),
-    do: for(chunk <- chunks, do: ["event: ", chunk.type, "\ndata: ", JSON.encode(chunk), "\n\n"])
-
   @doc """
   Returns the bytes of one of them. It has a number instead of an id: the Python client takes a comment for an event where an id came
   before it.
   """
-  def record(chunk, seq, _id), do: encode([Map.put(chunk, :sequence_number, seq)])
+  def record(chunk, seq, _id) do
+    json = JSON.encode(Map.put(chunk, :sequence_number, seq))
+    ["event: ", chunk.type, "\ndata: ", json, "\n\n"]
+  end
 
   @doc "What a stream ends with, besides its last event."
   def last, do: ""

@@ -12,6 +12,7 @@ defmodule AshAgent.Web.Transcript do
 
   alias AshAgent.{Context, Response}
   alias AshAgent.Context.{Calls, JSON}
+  alias AshAgent.Door.Reader
 
   @typedoc """
   A message. Its `calls` come with their results, and `note` says why an answer is not whole, or is `nil`.
@@ -88,10 +89,7 @@ defmodule AshAgent.Web.Transcript do
     end
   end
 
-  defp shown?(%{role: :user, content: [%{type: :tool_result} | _]}), do: false
-  # A run's own request for another answer.
-  defp shown?(%{role: :user, metadata: %{output_retry: _number}}), do: false
-  defp shown?(%{role: role}), do: role in [:user, :assistant]
+  defp shown?(%{role: role} = message), do: role == :assistant or Reader.said?(message)
 
   defp texts(%{content: parts}, type) when is_list(parts),
     do: for(%{type: ^type, text: text} when is_binary(text) <- parts, into: "", do: text)

@@ -73,6 +73,8 @@ defmodule AshAgent.Door.Rows do
         do: events() |> Enum.flat_map_reduce(shape, &protocol.chunks(&1, &2, opts)) |> elem(0),
         else: Enum.flat_map(events(), &protocol.chunks(&1, opts))
 
-    IO.iodata_to_binary([protocol.encode(protocol.begin(1, opts) ++ chunks), protocol.last()])
+    chunks = Enum.with_index(protocol.begin(1, opts) ++ chunks)
+    records = for {chunk, seq} <- chunks, do: protocol.record(chunk, seq, nil)
+    IO.iodata_to_binary([records, protocol.last()])
   end
 end

@@ -57,10 +57,9 @@ defmodule AshAgent.Sessions.Webhook.Plug do
   @doc since: "0.1.0"
   @spec call(struct(), term()) :: struct()
   def call(%{path_info: path} = conn, {at, webhook}) do
-    case List.starts_with?(path, at) do
-      true -> answer(conn, Enum.drop(path, length(at)), make(webhook))
-      false -> conn
-    end
+    if List.starts_with?(path, at),
+      do: answer(conn, Enum.drop(path, length(at)), make(webhook)),
+      else: conn
   end
 
   defp make(function) when is_function(function), do: function.()
