@@ -89,6 +89,30 @@ if Code.ensure_loaded?(ExMCP.Client) do
       end
     end
 
+    test "a call whose client dies has an outcome that nobody knows" do
+      for {_era, wrap} <- eras() do
+        me = self()
+
+        url =
+          serve(wrap, fn
+            %{"method" => "tools/call"}, _ -> {:stream, [fn -> send(me, :waits) end, :wait]}
+            _other, _ -> {:result, %{}}
+          end)
+
+        mcp = start_supervised!({MCP, servers: [%{name: "x", url: url}]}, id: make_ref())
+        tools = MCP.tools(mcp)
+        {_link, client} = AshAgent.MCP.Connection.client(connection(mcp).pid, 5_000)
+        llm = LLM.Scripted.new([%{tool_calls: [%{id: "a", name: "x__one"}]}, "Sorry."])
+        run = Task.async(fn -> Runtime.run(Context.new("Go"), llm: llm, tools: tools) end)
+        assert_receive :waits, 60_000
+        # Nothing but the client is gone when the call's process hears of it.
+        :sys.suspend(connection(mcp).pid)
+        Process.exit(client, :kill)
+        assert {:ok, result} = Task.await(run, 60_000)
+        assert Context.Calls.tool_call_status(result.context, "a") == :unknown
+      end
+    end
+
     test "a connection that is cut before an answer is the same" do
       for {_era, wrap} <- eras() do
         count = :counters.new(1, [])
@@ -711,6 +735,18 @@ if Code.ensure_loaded?(ExMCP.Client) do
           assert call(tools, "two") == {:ok, "done"}
           assert_received {:asked, ^who, %{status: 403, scopes: ["read", "write"]}}
           refute_received {:asked, _, _}
+        end
+      end
+
+      test "is asked for an actor without a tenant, for a tenant without an actor, and for nobody" do
+        for {_era, wrap} <- eras(), keys <- [[actor: 1], [tenant: "a"], []] do
+          {me, ref} = {self(), make_ref()}
+          auth = &(send(me, {ref, Map.take(&1, [:actor, :tenant])}) && {:ok, "good"})
+          server = %{name: "x", url: guarded(wrap, @denied), per_actor: keys != []}
+          mcp = start_supervised!({MCP, servers: [server], auth: auth}, id: make_ref())
+          assert [_, _] = MCP.tools(mcp, keys)
+          assert_received {^ref, asked}
+          assert asked == Map.merge(%{actor: nil, tenant: nil}, Map.new(keys))
         end
       end
 
