@@ -98,8 +98,9 @@ defmodule AshAgent.MCP do
   Text, images, audio and embedded resources become the parts of a result, links to resources become text. If the server says
   `isError`, the result is an error. Its structured content is added as JSON if no text says the same.
 
-  A call that fails in any other way has an error that the model can read. If the server ends during a call, its outcome is unknown,
-  and the error says so. If the connection breaks before the answer is there, the call ends as `:unknown`; it is never sent again. Other calls get an error while the server is started again, at once and then ever more slowly.
+  A call that fails in any other way has an error that the model can read. If the server ends or the connection breaks before the answer is there,
+  nobody knows whether the call did its work: it ends as `:unknown`, the error says so, and it is never sent again. Other calls get an error
+  while the server is started again, at once and then ever more slowly.
 
   ## Tools that change
 
@@ -125,6 +126,7 @@ defmodule AshAgent.MCP do
 
   @prefix ~r/\A[a-zA-Z]([a-zA-Z0-9-]|_(?!_|\z))*\z/
   @prefix_bytes 32
+  @restarting {:error, "is restarting"}
 
   @doc """
   Starts the servers' clients under a supervisor that is linked to the calling process.
@@ -179,7 +181,7 @@ defmodule AshAgent.MCP do
 
     children =
       for {server, _prefix} = listed <- shared do
-        settings = settings(listed, %{actor: nil, tenant: nil}, opts)
+        settings = settings(listed, %{}, opts)
         start = {Remote, :start_link, [fn -> settings end]}
         # Servers that end in time are not waited for, and the others are killed.
         %{id: server.name, start: start, shutdown: 10_000}
@@ -189,14 +191,15 @@ defmodule AshAgent.MCP do
       for {server, _} = listed <- own, into: %{}, do: {server.name, &settings(listed, &1, opts)}
 
     actors = %{servers: servers, max: opts[:max_clients], idle: opts[:idle]}
-    actors = %{id: Actors, start: {Actors, :start_link, [fn -> actors end]}, shutdown: 10_000}
+    start = {Actors, :start_link, [fn -> actors end]}
+    # The names are known while it restarts.
+    actors = %{id: {Actors, Map.keys(servers)}, start: start, shutdown: 10_000}
 
     Supervisor.init(if(own == [], do: children, else: [actors | children]), strategy: :one_for_one)
   end
 
   defp settings({server, prefix}, who, opts) do
-    ask =
-      who |> Map.take([:actor, :tenant]) |> Map.merge(%{server: server.name, url: server[:url]})
+    ask = %{actor: who[:actor], tenant: who[:tenant], server: server.name, url: server[:url]}
 
     auth = opts[:auth] && (&opts[:auth].(Map.put(ask, :challenge, &1)))
     settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
@@ -254,24 +257,24 @@ defmodule AshAgent.MCP do
   end
 
   # The servers of a child, each with a function that finds who makes its calls, and for whom they are.
-  defp reach({Actors, actors, _, _}, who) when is_pid(actors) do
-    for name <- Actors.names(actors) do
+  defp reach({{Actors, names}, actors, _, _}, who) do
+    for name <- names do
       find = fn ->
-        if who == %{},
-          do: {:error, "has a client for each actor; pass :actor or :tenant"},
-          else: Actors.remote(actors, name, who)
+        cond do
+          who == %{} -> {:error, "has a client for each actor; pass :actor or :tenant"}
+          is_pid(actors) -> Actors.remote(actors, name, who)
+          true -> @restarting
+        end
       end
 
       {name, find, who}
     end
   end
 
-  defp reach({name, pid, _, _}, _who) when is_binary(name) do
-    found = if is_pid(pid), do: {:ok, pid}, else: {:error, "is restarting"}
+  defp reach({name, pid, _, _}, _who) do
+    found = if is_pid(pid), do: {:ok, pid}, else: @restarting
     [{name, fn -> found end, %{}}]
   end
-
-  defp reach(_restarting, _who), do: []
 
   defp entries(reach) do
     with {:ok, pid} <- reach.(), do: Remote.tools(pid)

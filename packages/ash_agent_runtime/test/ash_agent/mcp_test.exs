@@ -369,6 +369,43 @@ defmodule AshAgent.MCPTest do
              end)
     end
 
+    test "closes the one that was not used for the longest time when there are as many as are allowed" do
+      mcp = own(max_clients: 2)
+      assert_receive {:started, _shared, _owner, _}
+
+      [first, second] =
+        for actor <- [1, 2] do
+          of(mcp, actor: actor)
+          assert_receive {:started, client, _owner, _}
+          client
+        end
+
+      # The one that was started first is used last, which the clock has to see.
+      Process.sleep(10)
+      assert mcp |> of(actor: 1) |> call("own__x") == {:ok, "done"}
+      Process.sleep(1_100)
+      assert mcp |> of(actor: 3) |> names() == ["own__x"]
+      assert_receive {:stopped, ^second}
+      assert Process.alive?(first)
+      assert mcp |> of(actor: 1) |> call("own__x") == {:ok, "done"}
+      refute_received {:stopped, ^first}
+    end
+
+    @tag :capture_log
+    test "is not available while what keeps its clients restarts" do
+      mcp = own()
+      tools = of(mcp, actor: 1)
+      {id, _, _, _} = mcp |> Supervisor.which_children() |> Enum.find(&is_tuple(elem(&1, 0)))
+      :ok = Supervisor.terminate_child(mcp, id)
+      error = assert_raise MCP.Error, fn -> MCP.tools(mcp, actor: 1) end
+      assert error.reason == {:unavailable, %{"own" => "is restarting"}}
+      assert mcp |> MCP.tools(actor: 1, missing: :skip) |> names() == ["shared__x"]
+      assert MCP.tools(mcp, actor: 1, only: ["own"], missing: :skip) == []
+      assert call(tools, "own__x") == {:error, "the MCP server was stopped"}
+      {:ok, _pid} = Supervisor.restart_child(mcp, id)
+      assert mcp |> of(actor: 1) |> call("own__x") == {:ok, "done"}
+    end
+
     @tag :capture_log
     test "ends its clients with itself" do
       mcp = own()
@@ -783,7 +820,7 @@ defmodule AshAgent.MCPTest do
       refute_received {:stopped, _}
     end
 
-    test "end with an error when the client dies, and the run goes on; the client is started again" do
+    test "have an unknown outcome when the client dies, and the run goes on; the client is started again" do
       quietly(fn ->
         {mcp, tools, client, _owner} = waiting()
         llm = LLM.Scripted.new([%{tool_calls: [%{id: "1", name: "s__wait"}]}, "Sorry."])
@@ -791,7 +828,8 @@ defmodule AshAgent.MCPTest do
         assert_receive :waits
         Process.exit(client, :kill)
         assert {:ok, %{output: "Sorry.", context: context}} = Task.await(run)
-        assert results(context) == [{:error, ~s(the MCP server "s" ) <> @unknown}]
+        assert [{:error, words}] = results(context)
+        assert words =~ ~s(the MCP server "s" ) <> @unknown
         assert_receive {:started, again, _owner, _}
         assert again != client
         assert mcp |> MCP.tools() |> names() == ["s__wait"]
@@ -812,6 +850,24 @@ defmodule AshAgent.MCPTest do
         assert call(tools, "s__wait") == {:error, "the MCP server was stopped"}
         assert Wait.until(fn -> mcp |> MCP.tools(missing: :skip) |> names() == ["s__wait"] end)
       end)
+    end
+
+    test "have an outcome that nobody knows when the client, their worker or the process that keeps the server dies" do
+      for who <- [:client, :worker, :owner] do
+        quietly(fn ->
+          me = self()
+          call = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
+          mcp = start!([server("s", %{list: listing(["wait"]), call: call})])
+          tools = MCP.tools(mcp)
+          assert_receive {:started, client, owner, _}
+          llm = LLM.Scripted.new([%{tool_calls: [%{id: "1", name: "s__wait"}]}, "Sorry."])
+          run = Task.async(fn -> prompt("Go", llm: llm, tools: tools) end)
+          assert_receive {:waits, worker}
+          Process.exit(%{client: client, worker: worker, owner: owner}[who], :kill)
+          assert {:ok, %{output: "Sorry.", context: context}} = Task.await(run)
+          assert {who, Context.Calls.tool_call_status(context, "1")} == {who, :unknown}
+        end)
+      end
     end
 
     test "fail at once while a server is down, which is tried more and more seldom" do

@@ -36,6 +36,7 @@ if Code.ensure_loaded?(ExMCP.Client) do
           %{"method" => "tools/list"}, _headers -> {:result, @tools}
           %{"method" => "tools/call"} = message, headers -> call.(message, headers)
           %{"method" => _} = message, headers -> call.(message, headers)
+          _answer, _headers -> {202, [], ""}
         end)
       )
     end
@@ -84,6 +85,30 @@ if Code.ensure_loaded?(ExMCP.Client) do
         llm = LLM.Scripted.new([%{tool_calls: calls}, "Sorry."])
         assert {:ok, result} = Runtime.run(Context.new("Go"), llm: llm, tools: tools)
         assert result.output == "Sorry."
+        assert Context.Calls.tool_call_status(result.context, "a") == :unknown
+      end
+    end
+
+    test "a call whose client dies has an outcome that nobody knows" do
+      for {_era, wrap} <- eras() do
+        me = self()
+
+        url =
+          serve(wrap, fn
+            %{"method" => "tools/call"}, _ -> {:stream, [fn -> send(me, :waits) end, :wait]}
+            _other, _ -> {:result, %{}}
+          end)
+
+        mcp = start_supervised!({MCP, servers: [%{name: "x", url: url}]}, id: make_ref())
+        tools = MCP.tools(mcp)
+        {_link, client} = AshAgent.MCP.Connection.client(connection(mcp).pid, 5_000)
+        llm = LLM.Scripted.new([%{tool_calls: [%{id: "a", name: "x__one"}]}, "Sorry."])
+        run = Task.async(fn -> Runtime.run(Context.new("Go"), llm: llm, tools: tools) end)
+        assert_receive :waits, 60_000
+        # Nothing but the client is gone when the call's process hears of it.
+        :sys.suspend(connection(mcp).pid)
+        Process.exit(client, :kill)
+        assert {:ok, result} = Task.await(run, 60_000)
         assert Context.Calls.tool_call_status(result.context, "a") == :unknown
       end
     end
@@ -330,6 +355,315 @@ if Code.ensure_loaded?(ExMCP.Client) do
       end
     end
 
+    test "what carries messages is bounded, and a message that takes too much memory ends the connection" do
+      # Few bytes that are much in memory.
+      wide = [~s(,"result":{"content":[), List.duplicate("{},", 6_000_000), "1]}}\n\n"]
+
+      for {era, wrap} <- eras() do
+        me = self()
+
+        url =
+          serve(wrap, fn
+            %{"params" => %{"name" => "one"}, "id" => id}, _ ->
+              {:stream,
+               [IO.iodata_to_binary([~s(data: {"jsonrpc":"2.0","id":), JSON.encode(id), wide])]}
+
+            %{"params" => %{"arguments" => %{"wait" => true}}}, _ ->
+              {:stream,
+               [fn -> send(me, {:waits, self()}) && receive(do: (:go -> :ok)) end, @answer]}
+
+            _other, _ ->
+              {:result, @done}
+          end)
+
+        mcp = start_supervised!({MCP, servers: [%{name: "x", url: url}]}, id: make_ref())
+        tools = MCP.tools(mcp)
+        waits = Task.async(fn -> call(tools, "two", %{"wait" => true}) end)
+        assert_receive {:waits, server}, 60_000
+        connection = connection(mcp)
+        {:links, links} = Process.info(connection.pid, :links)
+
+        sizes =
+          for pid <- links, pid != connection.remote do
+            {_, info} = Process.info(pid, :garbage_collection)
+            info[:max_heap_size]
+          end
+
+        # The client's, and that of the call.
+        assert {era, length(sizes)} == {era, 2}
+        assert Enum.all?(sizes, &match?(%{size: size, kill: true} when size > 0, &1))
+        send(server, :go)
+        assert Task.await(waits) == {:ok, "done"}
+
+        assert {:error, words} = call(tools, "one", %{}, timeout: 30_000)
+        assert words =~ "whether the call did its work is not known"
+        assert Wait.until(fn -> call(tools, "two") == {:ok, "done"} end)
+      end
+    end
+
+    # The process of the connection, and what keeps it.
+    defp connection(mcp) do
+      [{_, remote, _, _}] = Supervisor.which_children(mcp)
+      %{remote: remote, pid: :sys.get_state(remote).connection.held}
+    end
+
+    @not_mcp ~s(the MCP server "x" did not answer as MCP says)
+
+    test "what is no answer is not taken for one, and a wrong answer is an error" do
+      for {_era, wrap} <- eras(),
+          {messages, expected} <- [
+            {[%{"id" => :id}, @answer], {:ok, "done"}},
+            {[Map.put(@answer, "jsonrpc", "1.0"), @answer], {:ok, "done"}},
+            {[%{"id" => :id, "method" => "roots/list", "params" => %{}}, @answer], {:ok, "done"}},
+            {[%{"id" => nil, "result" => %{}}, @answer], {:ok, "done"}},
+            {[Map.put(@answer, "error", nil)], {:ok, "done"}},
+            {[%{"id" => :id}], {:error, @unknown}},
+            {[Map.put(@answer, "jsonrpc", "1.0")], {:error, @unknown}},
+            {[%{"id" => :id, "error" => "no"}], {:error, @not_mcp}},
+            {[%{"id" => :id, "error" => %{"code" => "1", "message" => "no"}}],
+             {:error, @not_mcp}},
+            {[Map.put(@answer, "error", %{"code" => 1, "message" => "no"})], {:error, @not_mcp}}
+          ] do
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call"}, _ -> {:stream, messages}
+            _other, _ -> {:result, %{}}
+          end)
+          |> tools()
+
+        assert {messages, call(tools, "one", %{}, timeout: 20_000)} == {messages, expected}
+      end
+    end
+
+    test "a server that asks with the id of the first request is not misread" do
+      answer =
+        McpHttp.legacy(fn
+          %{"method" => "tools/list"}, _ -> {:result, @tools}
+          _other, _ -> {:result, @done}
+        end)
+
+      url =
+        McpHttp.start(fn
+          %{"method" => "initialize"} = message, headers ->
+            {200, _headers, text} = answer.(message, headers)
+            ping = %{"id" => :id, "method" => "ping", "params" => %{}}
+            {:stream, [ping, %{"id" => :id}, JSON.decode!(text)]}
+
+          message, headers ->
+            answer.(message, headers)
+        end)
+
+      assert url |> tools() |> call("one") == {:ok, "done"}
+    end
+
+    test "a call may say initialize, and still has the header of its protocol" do
+      for {_era, wrap} <- eras() do
+        me = self()
+
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call"}, headers ->
+              send(me, {:headers, headers}) && {:result, @done}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one", %{"initialize" => "initialize"}) == {:ok, "done"}
+        assert_received {:headers, %{"mcp-protocol-version" => "20" <> _}}
+      end
+    end
+
+    test "what a server says becomes a header only if it can be nothing else" do
+      for {odd, kept} <- [
+            {"s1\r\n x-evil: 1", nil},
+            {"s1\r\n\tx", nil},
+            {"s 1", nil},
+            {"s\u00e9", nil},
+            {String.duplicate("s", 8_193), nil},
+            {"!s-1~", "!s-1~"}
+          ] do
+        me = self()
+
+        tools =
+          (&McpHttp.legacy(odd, &1))
+          |> serve(fn
+            %{"method" => "tools/call"}, headers ->
+              send(me, {:headers, headers}) && {:result, @done}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one") == {:ok, "done"}
+        assert_received {:headers, headers}
+        assert {odd, headers["mcp-session-id"]} == {odd, kept}
+        refute Map.has_key?(headers, "x-evil")
+      end
+    end
+
+    test "a list with anything in it is read, and what becomes headers of it is bounded" do
+      marked = %{"type" => "string", "x-mcp-header" => "Where"}
+      schema = %{"type" => "object", "properties" => %{"where" => marked}}
+      odd = [1, nil, "x", [], %{}, %{"name" => 1}, %{"name" => "odd", "inputSchema" => [1]}]
+      deep = Enum.reduce(1..100, marked, fn _, inner -> %{"properties" => %{"a" => inner}} end)
+
+      large = [
+        %{"name" => "deep", "inputSchema" => deep},
+        %{"name" => "deep", "input_schema" => deep}
+      ]
+
+      for {era, wrap} <- eras() do
+        me = self()
+
+        answer =
+          wrap.(fn
+            %{"method" => "tools/list", "params" => params}, _ ->
+              page = params["cursor"] || "1"
+              named = for n <- 1..100, do: %{"name" => "t#{page}_#{n}", "inputSchema" => schema}
+
+              next =
+                if page == "3", do: %{}, else: %{"nextCursor" => "#{String.to_integer(page) + 1}"}
+
+              {:result, Map.put(next, "tools", odd ++ large ++ named)}
+
+            %{"method" => "tools/call"}, headers ->
+              send(me, {:headers, headers})
+              {:result, @done}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+
+        server = %{name: "x", url: McpHttp.start(answer)}
+        mcp = start_supervised!({MCP, servers: [server]}, id: make_ref())
+        tools = MCP.tools(mcp)
+
+        for name <- ["t1_1", "t2_1", "t3_1"] do
+          assert call(tools, name, %{"where" => "here"}) == {:ok, "done"}
+          assert_received {:headers, headers}
+          assert headers["mcp-param-where"] == if(era == :modern, do: "here")
+        end
+
+        {link, _client} = AshAgent.MCP.Connection.client(connection(mcp).pid, 5_000)
+        kept = AshAgent.MCP.Connection.get(link.(), :tool_headers, %{})
+        assert map_size(kept) <= 512
+        assert Map.get(kept, "deep", []) == []
+        assert kept == %{} or era == :modern
+      end
+    end
+
+    # A server of the old era whose answer to a call goes on in another stream.
+    defp resumed(first, others) do
+      answer =
+        McpHttp.legacy(fn
+          %{"method" => "tools/list"}, _ -> {:result, @tools}
+          %{"method" => "tools/call"} = message, _ -> {:stream, first.(message["id"])}
+          _other, _ -> {:result, %{}}
+        end)
+
+      McpHttp.start(fn
+        nil, %{"last-event-id" => id} -> {:stream, others.(id)}
+        message, headers -> answer.(message, headers)
+      end)
+    end
+
+    test "a stream that goes on at once, again and again, is not asked for without a pause" do
+      count = :counters.new(1, [])
+      event = fn n -> ["id: #{n}\nretry: 0\ndata: {}\n\n"] end
+      url = resumed(event, fn id -> :counters.add(count, 1, 1) && event.(id) end)
+      assert {:error, "timed out" <> _} = url |> tools() |> call("one", %{}, timeout: 1_500)
+      assert :counters.get(count, 1) in 1..15
+    end
+
+    test "a stream that ends in the middle of an event goes on before it" do
+      me = self()
+
+      first = fn id ->
+        send(me, {:id, id})
+        ["id: 6\nretry: 100\ndata: {}\n\n", ~s(id: 7\ndata: {"jsonrpc":"2.0",)]
+      end
+
+      url =
+        resumed(first, fn
+          "6" ->
+            send(me, {:resumed, self()})
+            id = receive do: ({:id, id} -> id)
+
+            [
+              ~s(data: {"jsonrpc":"2.0","id":#{JSON.encode(id)},"result":#{JSON.encode(@done)}}\n\n)
+            ]
+
+          _other ->
+            []
+        end)
+
+      tools = tools(url)
+      run = Task.async(fn -> call(tools, "one", %{}, timeout: 20_000) end)
+      assert_receive {:id, id}, 60_000
+      assert_receive {:resumed, server}, 60_000
+      send(server, {:id, id})
+      assert Task.await(run, 60_000) == {:ok, "done"}
+    end
+
+    test "a stream may begin with a mark of its encoding, and end without an empty line" do
+      for {_era, wrap} <- eras(),
+          {first, last} <- [{"\uFEFF", "\n\n"}, {"", ""}, {"", "\n"}, {"", "\r\n"}] do
+        tools =
+          wrap
+          |> serve(fn
+            %{"method" => "tools/call", "id" => id}, _ ->
+              answer = %{@answer | "id" => id} |> Map.put("jsonrpc", "2.0") |> JSON.encode()
+              {:stream, [first <> "data: " <> answer <> last]}
+
+            _other, _ ->
+              {:result, %{}}
+          end)
+          |> tools()
+
+        assert call(tools, "one") == {:ok, "done"}
+      end
+    end
+
+    test "answers to a server that asks without end, and takes none, are bounded in number and time" do
+      count = :counters.new(1, [])
+
+      questions =
+        for n <- 1..150, do: %{"id" => "q#{n}", "method" => "roots/list", "params" => %{}}
+
+      answer =
+        McpHttp.legacy(fn
+          %{"method" => "tools/list"}, _ ->
+            {:result, @tools}
+
+          %{"method" => "tools/call"}, _ ->
+            {:stream, questions ++ [fn -> Process.sleep(500) end, @answer]}
+
+          _other, _ ->
+            {:result, %{}}
+        end)
+
+      url =
+        McpHttp.start(fn
+          %{"id" => "q" <> _}, _ -> :counters.add(count, 1, 1) && {:stream, [:wait]}
+          message, headers -> answer.(message, headers)
+        end)
+
+      tools = tools(url, %{}, timeout: 3_000)
+      assert call(tools, "one") == {:ok, "done"}
+      assert Wait.until(fn -> :counters.get(count, 1) == 100 end)
+      assert call(tools, "one") == {:ok, "done"}
+      assert :counters.get(count, 1) == 100
+      # Those that took too long make room.
+      Process.sleep(3_000)
+      assert call(tools, "one") == {:ok, "done"}
+      assert Wait.until(fn -> :counters.get(count, 1) == 200 end)
+    end
+
     describe "a server that wants to know who asks" do
       # Takes the token "good", and for the tool "two" only "better".
       defp guarded(wrap, denied) do
@@ -401,6 +735,18 @@ if Code.ensure_loaded?(ExMCP.Client) do
           assert call(tools, "two") == {:ok, "done"}
           assert_received {:asked, ^who, %{status: 403, scopes: ["read", "write"]}}
           refute_received {:asked, _, _}
+        end
+      end
+
+      test "is asked for an actor without a tenant, for a tenant without an actor, and for nobody" do
+        for {_era, wrap} <- eras(), keys <- [[actor: 1], [tenant: "a"], []] do
+          {me, ref} = {self(), make_ref()}
+          auth = &(send(me, {ref, Map.take(&1, [:actor, :tenant])}) && {:ok, "good"})
+          server = %{name: "x", url: guarded(wrap, @denied), per_actor: keys != []}
+          mcp = start_supervised!({MCP, servers: [server], auth: auth}, id: make_ref())
+          assert [_, _] = MCP.tools(mcp, keys)
+          assert_received {^ref, asked}
+          assert asked == Map.merge(%{actor: nil, tenant: nil}, Map.new(keys))
         end
       end
 

@@ -17,9 +17,6 @@ defmodule AshAgent.MCP.Actors do
   @doc "Starts it with a function that returns `:servers`, functions that return a client's settings for an actor and a tenant by name, `:max` and `:idle`."
   def start_link(sealed), do: GenServer.start_link(__MODULE__, sealed)
 
-  @doc "The names of the servers."
-  def names(pid), do: Sealed.call(pid, :names, {__MODULE__, :names})
-
   @doc "`{:ok, pid}` of a server's client for somebody, or `{:error, words}`."
   def remote(pid, name, who), do: Sealed.call(pid, {:remote, name, who}, {__MODULE__, :remote})
 
@@ -35,8 +32,6 @@ defmodule AshAgent.MCP.Actors do
   defp sweep_later(state), do: Process.send_after(self(), :sweep, max(div(state.idle, 2), 1))
 
   @impl true
-  def handle_call(:names, _from, state), do: {:reply, Map.keys(state.servers), state}
-
   def handle_call({:remote, name, who}, _from, state),
     do: Sealed.run(fn -> find(name, who, state) end)
 
@@ -64,7 +59,7 @@ defmodule AshAgent.MCP.Actors do
         {:reply, {:ok, client.pid}, put_in(state.clients[key].used, Deadline.now())}
 
       clients ->
-        state = if map_size(clients) < state.max, do: state, else: close(state, @settled)
+        state = if map_size(clients) < state.max, do: state, else: make_room(state)
         start(key, state.servers[name].(who), state)
     end
   end
@@ -84,6 +79,17 @@ defmodule AshAgent.MCP.Actors do
   defp close(state, idle) do
     before = Deadline.now() - idle
     forget(state, fn {_key, client} -> client.used <= before and rest(client.pid) end)
+  end
+
+  # The one that has been idle for the longest time.
+  defp make_room(state) do
+    before = Deadline.now() - @settled
+
+    state.clients
+    |> Enum.filter(fn {_key, client} -> client.used <= before end)
+    |> Enum.sort_by(fn {_key, client} -> client.used end)
+    |> Enum.find(fn {_key, client} -> rest(client.pid) end)
+    |> then(fn rested -> forget(state, &(&1 == rested)) end)
   end
 
   defp rest(pid) do

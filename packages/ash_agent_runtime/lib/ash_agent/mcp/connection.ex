@@ -6,7 +6,7 @@ defmodule AshAgent.MCP.Connection do
   #
   # The client, and the processes that carry messages, are linked to it or watched by a guard, so that all of them end with it. Its table has
   # `{{:progress, token}, caller, function}`, `{{:post, id}, pid}`, and what is known of the server: `:era`, `:version`, `:session`,
-  # `:tool_headers`, the last `:fault`, and why it was `:refused`.
+  # `:tool_headers`, those of the tools `:listed` last, the last `:fault`, why it was `:refused`, and how many `:answers` to its requests are under way.
 
   use GenServer
   @compile {:no_warn_undefined, [ExMCP.Client, {Logger, :put_process_level, 2}]}
@@ -87,7 +87,7 @@ defmodule AshAgent.MCP.Connection do
 
     link = %{
       holder: holder,
-      guard: spawn(fn -> guard(Process.monitor(holder), nil, fn -> :ok end) end),
+      guard: spawn(fn -> guard(holder) end),
       table: :ets.new(__MODULE__, [:public]),
       server: server,
       mark: Base.encode16(:crypto.strong_rand_bytes(16)),
@@ -97,6 +97,11 @@ defmodule AshAgent.MCP.Connection do
     }
 
     {:ok, %{link: link, tell: tell, client: nil}, {:continue, :connect}}
+  end
+
+  defp guard(holder) do
+    limit_heap()
+    guard(Process.monitor(holder), nil, fn -> :ok end)
   end
 
   # The client may wait for the server while it is told to end.
@@ -114,7 +119,8 @@ defmodule AshAgent.MCP.Connection do
     end
   end
 
-  defp limit_heap,
+  @doc "Whatever reads what a server sends ends when that takes too much memory."
+  def limit_heap,
     do: Process.flag(:max_heap_size, %{size: @max_heap, kill: true, error_logger: false})
 
   @impl true
@@ -210,6 +216,9 @@ defmodule AshAgent.MCP.Connection do
   defp handle_message({:EXIT, client, _reason}, %{client: client} = state),
     do: close("has ended", state)
 
+  # A process that carried a message. It is gone with it, and nobody would answer.
+  defp handle_message({:EXIT, _pid, :killed}, state), do: close("sent more than it may", state)
+
   defp handle_message(_other, state), do: {:noreply, state}
 
   defp take(%{"method" => "notifications/progress", "params" => %{} = params}, state) do
@@ -230,10 +239,30 @@ defmodule AshAgent.MCP.Connection do
     end
   end
 
-  defp take(%{"jsonrpc" => "2.0"} = message, state), do: pass(message, state)
+  defp take(%{"jsonrpc" => "2.0"} = message, state),
+    do: message |> correct(state.link) |> pass(state)
+
   defp take(messages, state) when is_list(messages), do: pass(messages, state)
   # A line of a log, say.
   defp take(_other, state), do: {:noreply, state}
+
+  # The client drops an answer that is not as JSON-RPC says, and its call would wait for ever.
+  defp correct(message, _link) when is_map_key(message, "method"), do: message
+
+  defp correct(%{"result" => nil, "error" => %{}} = message, link),
+    do: message |> Map.delete("result") |> correct(link)
+
+  defp correct(%{"result" => _, "error" => nil} = message, _link),
+    do: Map.delete(message, "error")
+
+  defp correct(%{"error" => %{"code" => code, "message" => words}} = message, _link)
+       when is_integer(code) and is_binary(words) and not is_map_key(message, "result"),
+       do: message
+
+  defp correct(%{"id" => id, "error" => _} = _wrong, link),
+    do: answer_fault(link, id, :error, "did not answer as MCP says")
+
+  defp correct(message, _link), do: message
 
   defp pass(message, state) do
     send(state.client, {:transport_event, message})

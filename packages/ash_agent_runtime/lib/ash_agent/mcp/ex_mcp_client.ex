@@ -80,10 +80,23 @@ defmodule AshAgent.MCP.ExMCPClient do
     with_client(connection, @longest, fn link, client ->
       token = Connection.expect_progress(link, progress)
       opts = [timeout: @longest, progress_token: token] ++ @once
-      answer = ExMCP.Client.call_tool(client, name, arguments, opts)
-      Connection.forget_progress(link, self())
-      with {:error, reason} <- answer, do: failure(reason, link)
+
+      case call_tool_once(client, name, arguments, opts) do
+        :ended ->
+          {:unknown, "ended during the call, and whether the call did its work is not known"}
+
+        answer ->
+          Connection.forget_progress(link, self())
+          with {:error, reason} <- answer, do: failure(reason, link)
+      end
     end)
+  end
+
+  defp call_tool_once(client, name, arguments, opts) do
+    ExMCP.Client.call_tool(client, name, arguments, opts)
+  catch
+    # It had the call already.
+    :exit, {reason, _call} when reason != :noproc -> :ended
   end
 
   # The client does not tell callers the ids of their requests.

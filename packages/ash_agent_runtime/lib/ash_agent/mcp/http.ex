@@ -19,9 +19,12 @@ defmodule AshAgent.MCP.HTTP do
   @cancelled "notifications/cancelled"
   @unreached [:econnrefused, :nxdomain, :ehostunreach, :enetunreach]
   @first_pause 1_000
+  @shortest_pause 100
   @longest_pause 30_000
   @farewell 2_000
   @sign_ins 3
+  @max_tools 256
+  @max_answers 100
 
   @unknown "broke the connection off, and whether the call did its work is not known"
 
@@ -77,7 +80,7 @@ defmodule AshAgent.MCP.HTTP do
         start(state, message["id"], fn -> deliver(body, message, state) end)
 
       true ->
-        start(state, nil, fn -> deliver(body, message, state) end)
+        answer(state, fn -> deliver(body, message, state) end)
     end
   end
 
@@ -86,9 +89,10 @@ defmodule AshAgent.MCP.HTTP do
   defp exchange(body, message, %{link: link} = state) do
     id = message["id"]
 
-    take = fn
-      %{"id" => ^id} = answer, reading when id != nil -> {:halt, %{reading | answer: answer}}
-      _other, reading -> {:cont, reading}
+    take = fn message, reading ->
+      if answer?(message, id),
+        do: {:halt, %{reading | answer: message}},
+        else: {:cont, reading}
     end
 
     case stream(request(state, "POST", body, link.timeout), take, link) do
@@ -117,8 +121,10 @@ defmodule AshAgent.MCP.HTTP do
   defp settle(%{"method" => "initialize"}, %{"protocolVersion" => version}, reading, link)
        when is_binary(version) do
     Connection.put(link, :era, :legacy)
-    Connection.put(link, :version, version)
-    Connection.put(link, :session, reading.headers["mcp-session-id"])
+    Connection.put(link, :version, header(version, ~r/\A[\w.-]{1,64}\z/))
+    # As MCP says: visible ASCII.
+    session = header(reading.headers["mcp-session-id"], ~r/\A[!-~]{1,8192}\z/)
+    Connection.put(link, :session, session)
   end
 
   defp settle(%{"method" => "server/discover"}, %{}, _reading, link),
@@ -126,12 +132,16 @@ defmodule AshAgent.MCP.HTTP do
 
   defp settle(_message, _result, _reading, _link), do: :ok
 
+  # What a server says and gets back as a header, unless it could be more than that.
+  defp header(value, form), do: if((value || "") =~ form, do: value)
+
   ## Afterwards
 
   # Tells a process to begin when it can be cancelled.
   defp start(%{link: link} = state, id, fun) do
     pid =
       spawn(fn ->
+        Connection.limit_heap()
         Process.link(link.holder)
         receive do: (:begin -> :ok)
 
@@ -148,10 +158,23 @@ defmodule AshAgent.MCP.HTTP do
     {:ok, state}
   end
 
+  # A server that asks without end, and takes no answers, gets as many as this.
+  defp answer(%{link: link} = state, fun) do
+    if :ets.update_counter(link.table, :answers, 1, {:answers, 0}) <= @max_answers do
+      start(state, nil, fn ->
+        ToolExecutor.call_guarded(fun)
+        :ets.update_counter(link.table, :answers, -1)
+      end)
+    else
+      :ets.update_counter(link.table, :answers, -1)
+      {:ok, state}
+    end
+  end
+
   # In the new era, a closed stream is the cancellation.
   defp cancel(id, body, %{link: link} = state) do
     pid = Connection.get(link, {:post, id})
-    stop = fn -> if pid, do: Process.exit(pid, :kill) end
+    stop = fn -> if pid, do: Process.exit(pid, :shutdown) end
     :ets.delete(link.table, {:post, id})
 
     if Connection.era(link) == :legacy do
@@ -171,7 +194,9 @@ defmodule AshAgent.MCP.HTTP do
   end
 
   defp deliver(body, message, %{link: link} = state) do
-    request = request(state, "POST", body, :infinity)
+    # Only a call takes as long as its run allows.
+    asks? = is_map_key(message, "method") and is_map_key(message, "id")
+    request = request(state, "POST", body, if(asks?, do: :infinity, else: state.link.timeout))
 
     outcome =
       request |> stream(&take(&1, &2, message, state), state.link) |> go_on(message, state)
@@ -181,26 +206,44 @@ defmodule AshAgent.MCP.HTTP do
          do: send_on(Connection.answer_fault(link, id, kind, words), state)
   end
 
-  defp take(%{"id" => id} = answer, reading, %{"id" => id} = message, state)
-       when not is_map_key(answer, "method") do
-    keep_headers(message, answer["result"], state)
-    send_on(answer, state)
-    {:halt, %{reading | answer: answer}}
-  end
-
-  defp take(other, reading, _message, state) do
-    send_on(other, state)
-    {:cont, reading}
+  defp take(message, reading, request, state) do
+    if answer?(message, request["id"]) do
+      keep_headers(request, message["result"], state)
+      send_on(message, state)
+      {:halt, %{reading | answer: message}}
+    else
+      send_on(message, state)
+      {:cont, reading}
+    end
   end
 
   # Parameters that the new era wants as headers.
-  defp keep_headers(%{"method" => "tools/list"}, %{"tools" => tools}, state)
+  defp keep_headers(%{"method" => "tools/list"} = request, %{"tools" => tools}, %{link: link})
        when is_list(tools) do
-    known = Connection.get(state.link, :tool_headers, %{})
-    Connection.put(state.link, :tool_headers, Map.merge(known, ToolHeaders.cache(tools)))
+    if Connection.era(link) == :modern do
+      listed =
+        tools |> Enum.take(@max_tools) |> Enum.flat_map(&acceptable/1) |> ToolHeaders.cache()
+
+      # Of the pages up to this one. There are no more when they have so many tools.
+      next? = get_in(request, ["params", "cursor"]) != nil
+      listed = if next?, do: Map.merge(Connection.get(link, :listed, %{}), listed), else: listed
+      Connection.put(link, :listed, listed)
+      # Those of the last listing are used until all of this one are there.
+      all = link |> Connection.get(:tool_headers, %{}) |> Map.merge(listed)
+      all = if map_size(all) <= 2 * @max_tools, do: all, else: listed
+      Connection.put(link, :tool_headers, all)
+    end
   end
 
   defp keep_headers(_message, _result, _state), do: :ok
+
+  # Only a tool that can be offered is called, and its schema is bounded.
+  defp acceptable(%{} = tool) do
+    tool = Map.take(tool, ["name", "inputSchema"])
+    if match?({[_], _}, Listing.read([tool], "x", false)), do: [tool], else: []
+  end
+
+  defp acceptable(_other), do: []
 
   defp send_on(message, state), do: send(state.link.holder, {:transport_event, message})
 
@@ -208,7 +251,8 @@ defmodule AshAgent.MCP.HTTP do
   defp go_on({:ok, %{answer: nil, status: 200, event: event} = reading}, message, state)
        when event != nil do
     if Connection.era(state.link) == :legacy do
-      Process.sleep(min(reading.pause || @first_pause, @longest_pause))
+      pause = reading.pause || @first_pause
+      Process.sleep(pause |> max(@shortest_pause) |> min(@longest_pause))
       request = request(state, "GET", "", :infinity, event)
       request |> stream(&take(&1, &2, message, state), state.link) |> go_on(message, state)
     else
@@ -265,7 +309,7 @@ defmodule AshAgent.MCP.HTTP do
     %Request{
       method: method,
       uri: state.uri,
-      headers: fn -> headers(method, body, event, link) end,
+      headers: fn -> headers(method, body, event, state) end,
       body: body,
       timeout: timeout,
       # Of all that comes with one answer. A stream of changes is opened again.
@@ -273,7 +317,7 @@ defmodule AshAgent.MCP.HTTP do
     }
   end
 
-  defp headers(method, body, event, %{server: server} = link) do
+  defp headers(method, body, event, %{link: %{server: server} = link} = state) do
     body
     |> RequestHeaders.build(%{
       headers: Enum.to_list(server.headers),
@@ -287,7 +331,7 @@ defmodule AshAgent.MCP.HTTP do
     |> Enum.map(fn {name, value} -> {String.downcase(name), value} end)
     |> Enum.reject(fn {name, _value} ->
       # It is not settled before this message.
-      (name == "mcp-protocol-version" and body =~ ~s("initialize")) or
+      (name == "mcp-protocol-version" and not state.live? and body =~ ~s("initialize")) or
         (name == "content-type" and method != "POST") or name == "accept-encoding"
     end)
     |> Enum.uniq_by(&elem(&1, 0))
@@ -298,12 +342,12 @@ defmodule AshAgent.MCP.HTTP do
   defp stream(request, take, %{server: %{auth: auth}} = link) when auth != nil,
     do: stream_as(request, take, link, nil, @sign_ins)
 
-  defp stream(request, take, _link), do: stream_once(request, take)
+  defp stream(request, take, link), do: stream_once(request, take, link.max_bytes)
 
   defp stream_as(request, take, link, challenge, left) do
     with {:ok, token} <- token(link.server.auth, challenge) do
       headers = fn -> put_token(Request.headers(request), token) end
-      outcome = stream_once(%{request | headers: headers}, take)
+      outcome = stream_once(%{request | headers: headers}, take, link.max_bytes)
 
       case challenge(outcome) do
         %{} = challenge when left > 0 -> stream_as(request, take, link, challenge, left - 1)
@@ -348,12 +392,14 @@ defmodule AshAgent.MCP.HTTP do
   defp challenge(_outcome), do: nil
 
   # A connection serves one request: one that was kept may be cut when the server has the request already, and it would be sent again.
-  defp stream_once(request, take) do
+  # A message may have `max` bytes.
+  defp stream_once(request, take, max) do
     reading = %{
       status: nil,
       headers: %{},
       sse: nil,
       body: [],
+      left: max,
       answer: nil,
       event: nil,
       pause: nil
@@ -362,24 +408,40 @@ defmodule AshAgent.MCP.HTTP do
     fun = &read(&1, &2, take)
 
     case HTTP1.stream(request, reading, fun, HTTP1.prepare(keep_alive: false)) do
-      {:ok, %{sse: nil, answer: nil} = reading} -> {:ok, read_whole(reading, take)}
-      other -> other
+      {:ok, %{sse: :too_large, answer: nil} = reading} ->
+        {:error, {:response_too_large, max}, reading}
+
+      {:ok, %{sse: nil, answer: nil} = reading} ->
+        {:ok, read_whole(reading, take)}
+
+      {:ok, %{answer: nil} = reading} ->
+        {:ok, read_last(reading, take)}
+
+      other ->
+        other
     end
   end
 
   defp read({:head, status, headers}, reading, _take) do
     headers = Map.new(headers)
     type = String.downcase(headers["content-type"] || "")
-    sse = if status in 200..299 and String.starts_with?(type, "text/event-stream"), do: SSE.new()
+    sse? = status in 200..299 and String.starts_with?(type, "text/event-stream")
+    sse = if sse?, do: SSE.new(reading.left)
     {:cont, %{reading | status: status, headers: headers, sse: sse}}
   end
 
-  defp read({:data, data}, %{sse: nil} = reading, _take),
-    do: {:cont, %{reading | body: [reading.body | data]}}
+  defp read({:data, data}, %{sse: nil} = reading, _take) do
+    case reading.left - byte_size(data) do
+      left when left < 0 -> {:halt, %{reading | sse: :too_large, body: []}}
+      left -> {:cont, %{reading | body: [reading.body | data], left: left}}
+    end
+  end
 
   defp read({:data, data}, reading, take) do
     {events, sse} = SSE.feed(reading.sse, data)
-    read_events(events, %{reading | sse: sse}, take)
+
+    {kind, reading} = read_events(events, reading, take)
+    {if(sse == :too_large, do: :halt, else: kind), %{reading | sse: sse}}
   end
 
   defp read_events([], reading, _take), do: {:cont, reading}
@@ -387,7 +449,7 @@ defmodule AshAgent.MCP.HTTP do
   defp read_events([event | events], reading, take) do
     reading = %{reading | event: event.id || reading.event, pause: event.retry || reading.pause}
 
-    with {:ok, %{} = message} <- event.data |> Listing.readable() |> JSON.decode(),
+    with {:ok, message} <- message(event.data),
          {:halt, reading} <- take.(message, reading) do
       {:halt, reading}
     else
@@ -397,12 +459,30 @@ defmodule AshAgent.MCP.HTTP do
   end
 
   defp read_whole(reading, take) do
-    with {:ok, %{"jsonrpc" => "2.0"} = message} <-
-           reading.body |> IO.iodata_to_binary() |> Listing.readable() |> JSON.decode(),
+    with {:ok, message} <- reading.body |> IO.iodata_to_binary() |> message(),
          {_cont_or_halt, reading} <- take.(message, reading) do
       reading
     else
-      _not_a_message -> reading
+      :error -> reading
     end
+  end
+
+  # Half an event is none: its id would be that of one that has come.
+  defp read_last(reading, take) do
+    events = Enum.filter(SSE.finish(reading.sse), &match?({:ok, _}, message(&1.data)))
+    events |> read_events(reading, take) |> elem(1)
+  end
+
+  defp message(text) do
+    case text |> Listing.readable() |> JSON.decode() do
+      {:ok, %{"jsonrpc" => "2.0"} = message} -> {:ok, message}
+      _not_a_message -> :error
+    end
+  end
+
+  # What the client takes for an answer. The server may ask with the same id.
+  defp answer?(message, id) do
+    match?(%{"id" => ^id}, message) and id != nil and not is_map_key(message, "method") and
+      (is_map_key(message, "result") or is_map_key(message, "error"))
   end
 end

@@ -47,7 +47,7 @@ defmodule AshAgent.MCP.Remote do
       {:error, "the MCP server was stopped"}
 
     :exit, _reason ->
-      {:error, "the MCP server " <> @ended}
+      {:unknown, "the MCP server " <> @ended}
   end
 
   @impl true
@@ -256,7 +256,7 @@ defmodule AshAgent.MCP.Remote do
 
     receive do
       {:DOWN, ^monitor, :process, _pid, {:done, {:returned, {:ok, _} = result}}} -> result
-      {:DOWN, ^monitor, :process, _pid, _reason} -> {:error, @ended}
+      {:DOWN, ^monitor, :process, _pid, _reason} -> {:unknown, @ended}
     end
   end
 
@@ -325,7 +325,7 @@ defmodule AshAgent.MCP.Remote do
   defp outcome({:done, {:raised, kind, reason, _}}),
     do: {:error, "failed (#{inspect(Events.label(kind, reason))})"}
 
-  defp outcome(_killed), do: {:error, @ended}
+  defp outcome(_killed), do: {:unknown, @ended}
 
   defp finish(%{kind: :call} = job, {:lost, words}, state) do
     answer(state, job, {:error, words})
@@ -344,7 +344,7 @@ defmodule AshAgent.MCP.Remote do
   end
 
   # The tools that were there may still be. A client that makes one request at a time may still be at this one.
-  defp finish(%{kind: {:list, :changed}}, {:error, words}, state) do
+  defp finish(%{kind: {:list, :changed}}, {kind, words}, state) when kind != :lost do
     if state.client.concurrent?(state.connection.held), do: state, else: down(state, words)
   end
 
