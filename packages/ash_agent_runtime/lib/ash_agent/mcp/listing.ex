@@ -76,6 +76,10 @@ defmodule AshAgent.MCP.Listing do
 
   defp description(_none), do: nil
 
+  @doc "A server's words, 2,000 bytes at most."
+  def shorten(words),
+    do: words |> binary_part(0, min(byte_size(words), 2_000)) |> readable()
+
   @doc "Valid UTF-8, with a sign for what is not."
   def readable(text) do
     if String.valid?(text), do: text, else: text |> JSON.encode() |> JSON.decode!()

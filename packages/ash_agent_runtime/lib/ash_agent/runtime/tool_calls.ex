@@ -102,7 +102,7 @@ defmodule AshAgent.Runtime.ToolCalls do
       update_context(%{batch | run: run}, &add_result(&1, call.id, result))
     else
       {:error, reason} -> %{batch | run: %{run | refused: run.refused || reason}}
-      nil -> decide_attempt(batch, call, attempt, tool)
+      nil -> decide_attempt(batch, call, attempt, if(tool.foreign?, do: nil, else: tool))
     end
   end
 
@@ -370,13 +370,16 @@ defmodule AshAgent.Runtime.ToolCalls do
       else: add_now(keyed, outcome, duration, batch)
   end
 
-  # One that was killed may have begun its job.
+  # One that was killed may have begun its job. A tool of somebody else has told nobody the key then.
   defp later?(_run, _call, %{status: :waiting}), do: true
 
   defp later?(run, call, outcome),
     do:
       stopped?(outcome) and
-        match?(%{late: most} when most != nil, run.tools[Tool.name(call.name)])
+        match?(
+          %{late: most, foreign?: false} when most != nil,
+          run.tools[Tool.name(call.name)]
+        )
 
   defp add_later({call, _key} = keyed, outcome, duration, %{run: run} = batch) do
     attempt = Map.fetch!(run.journal.attempts, call.id)
