@@ -17,6 +17,9 @@ defmodule AshAgent.MCP do
              "the milliseconds after which one of these clients that has nothing to do is closed."},
             {:tasks, :any, [type_doc: "a name or a store"],
              "the `AshAgent.Sessions` or the store whose calls servers may answer with tasks, see below. Defaults to none."},
+            {:questions, {:or, [{:in, [nil, :ask]}, {:fun, 1}]},
+             [type_doc: "`:ask` or a function"],
+             "who answers what servers ask in the middle of a call, see below. Defaults to nobody."},
             {:client, :atom, [default: AshAgent.MCP.ExMCPClient],
              "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `ex_mcp`."}
           ])
@@ -115,6 +118,19 @@ defmodule AshAgent.MCP do
   (`AshAgent.Sessions.cancel_call/4`) or its time is over, its task is cancelled. A task that the server does not know any more has an outcome that is
   unknown. Runs without a store, sub-agents, and actors without an id are offered no tasks: the server answers at once.
 
+  ## Questions
+
+  A server may ask for something in the middle of a call, by a form (`elicitation`). With `questions: :ask`, a person is asked: the run pauses with a question,
+  as those of `AshAgent.Runtime.AskUser`, whose `form` is the server's. `AshAgent.Session.answer/4`, or whatever else answers questions, checks the answer; when the
+  turn goes on, the call is made once more with it, also after a restart. Denying the question denies the call. This needs a server of 2026-07-28.
+
+  With a function, that answers: it gets a map with the `:server`'s name, the `:question` and its `:form`, and returns `{:ok, answer}`, which has to fit
+  the form, or `:decline`. It also answers servers of the eras before, whose call stays open meanwhile, for no longer than `:tool_timeout`. A server may ask 10
+  times in a call. Nobody but this function or a person answers.
+
+  Without the option, in sub-agents, and for everything else (models, folders, addresses to open), the server gets nothing, and the model reads that the call
+  was not done.
+
   ## Tools that change
 
   What was allowed is the tool that was shown. If the server has listed another description or other parameters since then, a call is not made, and
@@ -133,13 +149,15 @@ defmodule AshAgent.MCP do
 
   alias AshAgent.ChatContext.{Config, MCPServers}
   alias AshAgent.Context.JSON
-  alias AshAgent.MCP.{Actors, Error, Remote, Tasks}
+  alias AshAgent.MCP.{Actors, Error, Questions, Remote, Tasks}
   alias AshAgent.Options
   alias AshAgent.Runtime.{Authority, Outcome, Tool}
 
   @prefix ~r/\A[a-zA-Z]([a-zA-Z0-9-]|_(?!_|\z))*\z/
   @prefix_bytes 32
   @day 86_400_000
+  # So often a server may ask in a call.
+  @rounds 10
   @restarting {:error, "is restarting"}
 
   @doc """
@@ -224,7 +242,8 @@ defmodule AshAgent.MCP do
 
     auth = opts[:auth] && (&opts[:auth].(Map.put(ask, :challenge, &1)))
     settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
-    Map.merge(settings, %{server: Map.put(server, :auth, auth), prefix: prefix})
+    server = Map.merge(server, %{auth: auth, questions: opts[:questions]})
+    Map.merge(settings, %{server: server, prefix: prefix})
   end
 
   @doc """
@@ -334,19 +353,38 @@ defmodule AshAgent.MCP do
         with :ok <- same(who, people(tool_context)),
              {:ok, arguments} <- plain(arguments),
              {:ok, pid} <- find(reach) do
-          offers = if tasks? and is_map_key(tool_context, :arrival_key), do: [:tasks], else: []
-          pid |> Remote.call(entry, arguments, scope.progress, offers) |> outcome(server, offers)
+          tasks? = tasks? and is_map_key(tool_context, :arrival_key)
+          offers = if tasks?, do: [:tasks], else: []
+          offers = if asks?(entry.questions, scope), do: [:questions | offers], else: offers
+
+          call = fn answers ->
+            opts = [offers: offers, answers: answers]
+            Remote.call(pid, entry, arguments, scope.progress, opts)
+          end
+
+          answered = call.(Questions.find(scope))
+
+          outcome(
+            answered,
+            Map.merge(server, %{offers: offers, ask: entry.questions, call: call})
+          )
         end
       end
     }
   end
 
+  # A person is asked by the run itself, which nobody talks to if it is within another one.
+  defp asks?(:ask, scope), do: scope.depth == 0 and is_map_key(scope, :conversation)
+  defp asks?(function, _scope), do: function != nil
+
+  defp outcome(answer, server, rounds \\ @rounds)
+
   # A run treats it as a call that was killed when its time was over.
-  defp outcome({:unknown, words}, _server, _offers),
+  defp outcome({:unknown, words}, _server, _rounds),
     do: %Outcome{status: :error, term: words, error_type: Outcome.unknown()}
 
-  defp outcome({:task, task}, server, offers) do
-    with [:tasks] <- offers,
+  defp outcome({:task, task}, server, rounds) do
+    with true <- :tasks in server.offers,
          {:ok, later} <- Tasks.wait(server.name, server.who, task) do
       Tasks.look(server.tasks)
       {:later, later}
@@ -355,11 +393,34 @@ defmodule AshAgent.MCP do
         words =
           "answered with a task that nobody can wait for, and whether it does its work is not known"
 
-        outcome({:unknown, "the MCP server #{inspect(server.name)} #{words}"}, server, offers)
+        outcome({:unknown, about(server, words)}, server, rounds)
     end
   end
 
-  defp outcome(result, _server, _offers), do: result
+  defp outcome({:asks, questions}, server, rounds) do
+    case if(:questions in server.offers, do: Questions.read(questions), else: Questions.refuse()) do
+      {:error, words} ->
+        {:error, about(server, words)}
+
+      {:ok, _question} when rounds == 0 ->
+        {:error, about(server, "asks without end; the call was given up")}
+
+      # There is nothing to answer: it wants to be asked again.
+      {:ok, %{ids: []} = question} ->
+        question |> Questions.answers(%{}) |> server.call.() |> outcome(server, rounds - 1)
+
+      {:ok, question} when server.ask == :ask ->
+        Questions.outcome(question)
+
+      {:ok, question} ->
+        answer = Questions.ask(server.ask, server.name, question)
+        question |> Questions.answers(answer) |> server.call.() |> outcome(server, rounds - 1)
+    end
+  end
+
+  defp outcome(result, _server, _rounds), do: result
+
+  defp about(server, words), do: "the MCP server #{inspect(server.name)} #{words}"
 
   defp find(reach) do
     with {:error, words} <- reach.(), do: {:error, "the MCP server " <> words}

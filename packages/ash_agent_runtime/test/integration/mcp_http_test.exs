@@ -243,6 +243,97 @@ if Code.ensure_loaded?(ExMCP.Client) do
       end
     end
 
+    describe "a question" do
+      @question %{
+        "message" => "How many?",
+        "requestedSchema" => %{
+          "type" => "object",
+          "properties" => %{"seats" => %{"type" => "integer"}},
+          "required" => ["seats"]
+        }
+      }
+      @asks %{
+        "resultType" => "input_required",
+        "inputRequests" => %{"q" => %{"method" => "elicitation/create", "params" => @question}},
+        "requestState" => "s1"
+      }
+
+      test "of the new era is answered by the call once more, and its call is announced" do
+        test = self()
+
+        url =
+          serve(&McpHttp.modern/1, fn %{"method" => "tools/call", "params" => params} = message,
+                                      _ ->
+            send(test, {:called, offers(message), Map.drop(params, ["_meta"])})
+            {:result, if(params["inputResponses"], do: @done, else: @asks)}
+          end)
+
+        opts = [questions: :ask, name: :mcp_http_asks, servers: [%{name: "x", url: url}]]
+        start_supervised!({MCP, opts})
+        llm = LLM.Scripted.new([%{tool_calls: [%{id: "a", name: "x__one"}]}, "Done."])
+        opts = [llm: llm, tools: MCP.tools(:mcp_http_asks)]
+        {:paused, %{calls: [%{question: true}]} = paused} = Runtime.run(Context.new("Go"), opts)
+        form = %{"elicitation" => %{"form" => %{}}}
+        assert_received {:called, ^form, params}
+        assert params == %{"name" => "one", "arguments" => %{}}
+        context = Context.Calls.answer_tool_call(paused.context, "a", %{"seats" => "2"})
+        {:ok, %{output: "Done."}} = Runtime.resume(context, opts)
+        assert_received {:called, ^form, params}
+        answer = %{"action" => "accept", "content" => %{"seats" => 2}}
+
+        assert Map.drop(params, ["name", "arguments"]) ==
+                 %{"inputResponses" => %{"q" => answer}, "requestState" => "s1"}
+
+        refute_received {:called, _, _}
+      end
+
+      test "is refused without somebody who answers" do
+        url = serve(&McpHttp.modern/1, fn _call, _ -> {:result, @asks} end)
+        assert {:error, words} = url |> tools() |> call("one")
+        assert words =~ "asks for something that it does not get here, and has not done the call"
+      end
+
+      test "of the old era is answered by a function while the call is open" do
+        for {era, wrap} <- Keyword.delete(eras(), :modern), answers? <- [true, false] do
+          test = self()
+          ref = make_ref()
+
+          wrap_and_tell = fn answer ->
+            answer = wrap.(answer)
+
+            fn message, headers ->
+              if message, do: send(test, {ref, message})
+              answer.(message, headers)
+            end
+          end
+
+          ask = %{"id" => "q1", "method" => "elicitation/create", "params" => @question}
+          wait = fn -> Process.sleep(500) end
+
+          url =
+            serve(wrap_and_tell, fn
+              %{"method" => "tools/call"}, _ -> {:stream, [ask, wait, @answer]}
+              _other, _ -> {:result, %{}}
+            end)
+
+          fun = if answers?, do: fn _ -> {:ok, %{"seats" => 2}} end
+          opts = [servers: [%{name: "x", url: url}], questions: fun]
+          mcp = start_supervised!({MCP, opts}, id: make_ref())
+          assert {era, call(MCP.tools(mcp), "one")} == {era, {:ok, "done"}}
+          assert_received {^ref, %{"method" => "initialize", "params" => params}}
+
+          assert params["capabilities"] ==
+                   if(answers?, do: %{"elicitation" => %{"form" => %{}}}, else: %{})
+
+          assert_receive {^ref, %{"id" => "q1"} = answer}, 60_000
+
+          if answers?,
+            do: assert(answer["result"] == %{"action" => "accept", "content" => %{"seats" => 2}}),
+            else: assert(answer["error"]["code"] == -32_601)
+        end
+      end
+    end
+
     test "a connection that is cut before an answer is the same" do
       for {_era, wrap} <- eras() do
         count = :counters.new(1, [])

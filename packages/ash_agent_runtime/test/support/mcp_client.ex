@@ -4,7 +4,7 @@ defmodule AshAgent.TestSupport.McpClient do
   # A client for servers that are functions, and may misbehave as they like. A server has a `fake:`, a map that may have
   #
   #   * `list` - of the cursor, returns a page
-  #   * `call` - of the name, the arguments, the progress function, and what the client offers if it takes that, returns a result
+  #   * `call` - of the name, the arguments, the progress function, and the options if it takes them, returns a result
   #   * `task` - of the method and the parameters, returns a result
   #   * `cancel` - of the caller
   #   * `concurrent?`
@@ -43,9 +43,9 @@ defmodule AshAgent.TestSupport.McpClient do
   def list_tools({_pid, fake}, cursor, _timeout), do: fake.list.(cursor)
 
   @impl true
-  def call_tool({_pid, fake}, name, arguments, progress, offers) do
+  def call_tool({_pid, fake}, name, arguments, progress, opts) do
     if is_function(fake.call, 4),
-      do: fake.call.(name, arguments, progress, offers),
+      do: fake.call.(name, arguments, progress, opts),
       else: fake.call.(name, arguments, progress)
   end
 

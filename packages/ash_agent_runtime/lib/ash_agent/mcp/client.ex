@@ -37,16 +37,16 @@ defmodule AshAgent.MCP.Client do
               {:ok, map()} | failure()
 
   @doc """
-  Returns the result of `tools/call`, after however long, and calls `progress` with what the server tells of it. A server may answer with a task only
-  if `offers` has `:tasks`.
+  Returns the result of `tools/call`, after however long, and calls `progress` with what the server tells of it. `opts` are `:offers`: the server may
+  answer with a task if `:tasks` is among them, and with questions if `:questions` is; and `:answers`, a map with what is sent along when it has asked.
   """
   @callback call_tool(
               connection(),
               name :: String.t(),
               arguments :: map(),
               progress :: (number(), number() | nil -> term()),
-              offers :: [:tasks]
-            ) :: {:ok, map()} | {:task, task()} | failure()
+              opts :: keyword()
+            ) :: {:ok, map()} | {:task, task()} | {:asks, questions :: map()} | failure()
 
   @doc "Returns the result of a request about a task, `\"get\"`, `\"update\"` or `\"cancel\"`; `{:gone, words}` if the server does not know the task."
   @callback task(connection(), method :: String.t(), params :: map(), timeout :: pos_integer()) ::

@@ -12,7 +12,7 @@ defmodule AshAgent.MCP.Connection do
   @compile {:no_warn_undefined, [ExMCP.Client, {Logger, :put_process_level, 2}]}
 
   alias AshAgent.Context.JSON
-  alias AshAgent.MCP.{HTTP, Program}
+  alias AshAgent.MCP.{Elicitation, HTTP, Program}
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
 
   # In words: 256 MB. Whatever a server sends must not take all memory.
@@ -70,7 +70,7 @@ defmodule AshAgent.MCP.Connection do
 
   ## Calls
 
-  @doc "The token of a call: by that its progress is known, and what the client offers to do for it: `:tasks`."
+  @doc "The token of a call: by that its progress is known, and what the client offers to do for it: `:tasks`, `:questions`."
   def expect_progress(link, progress, offers \\ []) do
     token = Base.encode16(:crypto.strong_rand_bytes(8))
     :ets.insert(link.table, {{:progress, token}, self(), progress, offers})
@@ -84,14 +84,16 @@ defmodule AshAgent.MCP.Connection do
   def announce(body, %{"params" => %{"_meta" => %{@offers => _}}} = message, link) do
     offered = offered(message, link)
 
-    if offered == capabilities([:tasks]),
+    if offered == capabilities([:tasks, :questions]),
       do: body,
       else: JSON.encode(put_in(message, ["params", "_meta", @offers], offered))
   end
 
-  # The extension is one of the new era. The old one has tasks of another kind.
-  def announce(_body, %{"method" => "initialize"} = message, _link),
-    do: JSON.encode(put_in(message, ["params", "capabilities"], %{}))
+  # The extension is one of the new era. The old one has tasks of another kind, and its questions wait for nobody.
+  def announce(_body, %{"method" => "initialize"} = message, link) do
+    offers = if is_function(link.server[:questions]), do: [:questions], else: []
+    JSON.encode(put_in(message, ["params", "capabilities"], capabilities(offers)))
+  end
 
   def announce(body, _message, _link), do: body
 
@@ -106,8 +108,15 @@ defmodule AshAgent.MCP.Connection do
 
   defp offered(_message, _link), do: %{}
 
-  defp capabilities(offers),
-    do: if(:tasks in offers, do: %{"extensions" => %{@tasks => %{}}}, else: %{})
+  defp capabilities(offers) do
+    for {offer, capability} <- [
+          tasks: {"extensions", %{@tasks => %{}}},
+          questions: {"elicitation", %{"form" => %{}}}
+        ],
+        offer in offers,
+        into: %{},
+        do: capability
+  end
 
   ## The process
 
@@ -197,12 +206,13 @@ defmodule AshAgent.MCP.Connection do
   defp connect_otherwise(link, refused, _others),
     do: {:error, refused || get(link, :fault, "did not answer as MCP says")}
 
-  # What a client may do is what it announces, see `announce/3`. So servers may neither ask for models nor for persons nor for folders.
+  # What a client may do is what it announces, see `announce/3`. So servers may ask neither for models nor for folders.
   defp options(link) do
     [
       transport: if(link.server[:url], do: HTTP, else: Program),
       link: fn -> link end,
-      capabilities: capabilities([:tasks]),
+      capabilities: capabilities([:tasks, :questions]),
+      handler: {Elicitation, [server: fn -> link.server end]},
       protocol_mode: :prefer_modern,
       era_cache_key: :erlang.phash2({link.server.name, link.server[:url], link.server[:command]}),
       era_probe_timeout: div(link.timeout, 3),
@@ -294,6 +304,10 @@ defmodule AshAgent.MCP.Connection do
 
   defp correct(%{"id" => id, "error" => _} = _wrong, link),
     do: answer_fault(link, id, :error, "did not answer as MCP says")
+
+  # The client would answer it itself.
+  defp correct(%{"id" => id, "result" => %{"resultType" => "input_required"} = result}, link),
+    do: answer_fault(link, id, :asks, result)
 
   defp correct(message, _link), do: message
 

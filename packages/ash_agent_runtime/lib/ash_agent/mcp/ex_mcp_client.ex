@@ -77,12 +77,13 @@ defmodule AshAgent.MCP.ExMCPClient do
   end
 
   @impl true
-  def call_tool(connection, name, arguments, progress, offers) do
+  def call_tool(connection, name, arguments, progress, opts) do
     with_client(connection, @longest, fn link, client ->
-      token = Connection.expect_progress(link, progress, offers)
+      token = Connection.expect_progress(link, progress, opts[:offers] || [])
+      answers = opts[:answers] || %{}
       opts = [timeout: @longest, progress_token: token] ++ @once
 
-      case call_tool_once(client, name, arguments, opts) do
+      case call_tool_once(client, name, arguments, answers, opts) do
         :ended ->
           {:unknown, "ended during the call, and whether the call did its work is not known"}
 
@@ -95,10 +96,24 @@ defmodule AshAgent.MCP.ExMCPClient do
 
   defp read_answer({:ok, %{"resultType" => "task"} = task}, _link), do: {:task, task}
   defp read_answer({:ok, result}, _link), do: {:ok, result}
+
+  defp read_answer({:error, %{"data" => [_, _, _] = data} = reason}, link) do
+    with {:asks, _questions} = asks <- Connection.fault(link, data),
+         do: asks,
+         else: (_failure -> failure(reason, link))
+  end
+
   defp read_answer({:error, reason}, link), do: failure(reason, link)
 
-  defp call_tool_once(client, name, arguments, opts) do
-    ExMCP.Client.call_tool(client, name, arguments, opts)
+  defp call_tool_once(client, name, arguments, answers, opts) do
+    if answers == %{} do
+      ExMCP.Client.call_tool(client, name, arguments, opts)
+    else
+      own = %{"name" => name, "arguments" => arguments}
+      meta = %{"_meta" => %{"progressToken" => opts[:progress_token]}}
+      params = answers |> Map.merge(own) |> Map.merge(meta)
+      ExMCP.Client.make_request(client, "tools/call", params, opts, @longest)
+    end
   catch
     # It had the call already.
     :exit, {reason, _call} when reason != :noproc -> :ended
@@ -151,6 +166,9 @@ defmodule AshAgent.MCP.ExMCPClient do
 
   defp failure(%{"message" => words} = error, link) when is_binary(words) do
     case Connection.fault(link, error["data"]) do
+      {:asks, _questions} ->
+        {:error, "did not answer as MCP says"}
+
       {kind, words} ->
         {kind, words}
 

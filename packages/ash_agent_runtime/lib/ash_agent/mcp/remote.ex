@@ -40,11 +40,11 @@ defmodule AshAgent.MCP.Remote do
   def rest(pid, timeout), do: Sealed.call(pid, :rest, {__MODULE__, :rest}, timeout)
 
   @doc """
-  Makes a call of a tool as `tools/1` returned it, and returns its result, `{:unknown, words}`, or `{:task, task}` if tasks are offered. A tool that is
-  another one by now is not called.
+  Makes a call of a tool as `tools/1` returned it, and returns its result, `{:unknown, words}`, `{:task, task}` or `{:asks, questions}`. A tool that is
+  another one by now is not called. `opts` are those of the client.
   """
-  def call(pid, entry, arguments, progress, offers) do
-    Sealed.call(pid, {:call, entry, {arguments, progress, offers}}, {__MODULE__, :call})
+  def call(pid, entry, arguments, progress, opts) do
+    Sealed.call(pid, {:call, entry, {arguments, progress, opts}}, {__MODULE__, :call})
   catch
     :exit, {reason, _call} when reason in [:noproc, :normal, :shutdown] ->
       {:error, "the MCP server was stopped"}
@@ -111,13 +111,13 @@ defmodule AshAgent.MCP.Remote do
   end
 
   # Jobs have no part of the state: it has the jobs, and all of it would be copied to each worker.
-  defp handle_request({:call, entry, {arguments, progress, offers}}, from, state) do
+  defp handle_request({:call, entry, {arguments, progress, opts}}, from, state) do
     %{client: client, max_result_bytes: max} = state
 
     run = fn held ->
-      case client.call_tool(held, entry.remote, arguments, progress, offers) do
+      case client.call_tool(held, entry.remote, arguments, progress, opts) do
         {:ok, result} -> {:ok, Content.result(result, max)}
-        {:task, task} -> {:ok, {:task, task}}
+        {kind, more} when kind in [:task, :asks] -> {:ok, {kind, more}}
         failure -> failure
       end
     end
@@ -251,7 +251,8 @@ defmodule AshAgent.MCP.Remote do
     trust? = settings.server[:trust_annotations] == true
     listed = pages |> Enum.reverse() |> Enum.concat()
     {entries, refused} = Listing.read(listed, settings.prefix, trust?)
-    {:ok, {Enum.map(entries, &Map.put(&1, :tasks?, tasks?)), refused}}
+    own = %{tasks?: tasks?, questions: settings.server[:questions]}
+    {:ok, {Enum.map(entries, &Map.merge(&1, own)), refused}}
   end
 
   defp down(state, words) do

@@ -20,7 +20,7 @@ defmodule AshAgent.MCP.TasksTest do
 
     %{
       list: fn _cursor -> {:ok, Map.put(page([tool("build")]), :tasks?, true)} end,
-      call: fn _name, arguments, _progress, offers ->
+      call: fn _name, arguments, _progress, [offers: offers, answers: %{}] ->
         send(test, {:called, arguments, offers})
         call(Agent.get(server, & &1), offers)
       end,
