@@ -250,6 +250,9 @@ defmodule AshAgent.Context.Calls do
   `undecided_tool_calls/1` shows, if they have any, or fit the JSON schema in `form`, by which texts of a page become numbers and
   booleans; otherwise it is a text. No other call takes an answer, so nobody can write what a tool would have returned.
 
+  If these arguments have `"to_tool" => true` and the call's as `"arguments"`, the tool itself has asked in the middle of its call. Then the call is
+  approved with these and runs once more, and the answer is the `:reason` of `tool_call_decision/2`.
+
   Raises `AshAgent.Context.Error` with `{:not_a_question, id}`, with `{:invalid, [:answer], expected}` for another answer, and with the
   errors of `deny_tool_call/4`, also if other arguments were shown. `AshAgent.Runtime.AskUser` makes a tool for such calls.
 

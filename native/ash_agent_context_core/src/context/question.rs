@@ -3,6 +3,9 @@
 //! A call that somebody was asked about as a question is answered and not run: the answer is its result, in the same change as
 //! the decision. No other call takes an answer, so that nobody can write the result of a tool that did not run. What was
 //! shown with the question, choices or a form, says which answers there are, and is what the digest is of.
+//!
+//! Where it says `to_tool: true`, the tool itself has asked in the middle of its call. Then the answer is kept with an approval of the
+//! `arguments` there, which the call had, and it runs once more.
 
 use crate::answer::answer_type::AnswerType;
 use crate::answer::issue::Issue;
@@ -17,7 +20,8 @@ use crate::value::time::Time;
 use crate::value::Value;
 
 impl Context {
-    /// Answers a question: the answer is the result of its call. `shown` is as in [`Context::approve_tool_call`].
+    /// Answers a question: the answer is the result of its call, or lets it run where its tool has asked. `shown` is as in
+    /// [`Context::approve_tool_call`].
     ///
     /// # Errors
     /// As [`Context::deny_tool_call`]; [`Error::NotAQuestion`]; [`Error::Invalid`] for an answer that was not among the choices,
@@ -38,6 +42,21 @@ impl Context {
         let question = asked.unwrap_or(&call.arguments.value);
         check_shown(id, shown.as_ref(), question)?;
         let answer = check_answer(question, answer)?;
+        if let Some(to_run) = asked.and_then(arguments_of_tool) {
+            let decision = Decision {
+                approved: true,
+                answered: false,
+                by,
+                at,
+                reason: answer,
+                digest: Some(digest(call, &to_run)),
+                arguments: Some(to_run).filter(|to_run| *to_run != call.arguments.value),
+                edited: None,
+            };
+            return Ok(self.with_decision(at, |exchange| {
+                exchange.decisions.set(slot, Stage::Decided(decision));
+            }));
+        }
         let decision = Decision {
             approved: true,
             answered: true,
@@ -53,6 +72,13 @@ impl Context {
             exchange.fill(slot, Outcome::new(Status::Ok, Output::Value(answer)));
         }))
     }
+}
+
+/// Returns the arguments of a call whose tool has asked. A model cannot write that: only what was shown counts.
+fn arguments_of_tool(asked: &Value) -> Option<Value> {
+    let fields = Fields::of(asked.clone())?;
+    let to_tool = fields.get("to_tool") == Some(&Value::Bool(true));
+    fields.get("arguments").filter(|_| to_tool).cloned()
 }
 
 /// Returns an answer as the form reads it: a page sends texts for numbers.

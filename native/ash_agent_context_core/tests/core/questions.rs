@@ -197,3 +197,38 @@ fn an_answer_is_sent_as_the_result_of_its_call_and_masked_as_one() {
         );
     }
 }
+
+#[test]
+fn the_answer_to_a_question_of_a_tool_lets_its_call_run_with_what_it_had() {
+    let own = r#"{"question":"Which?"}"#;
+    for arguments in [own, r#"{"x":1}"#] {
+        let more = format!(r#","to_tool":true,"arguments":{arguments},"form":{FORM}"#);
+        let asked = question(&more);
+        assert!(answer(&asked, value(r#"{"seats":"many"}"#)).is_err());
+        let answered = answer(&asked, value(r#"{"seats":"2"}"#)).unwrap();
+        for context in [answered.clone(), reload(&answered)] {
+            assert_eq!(context.tool_call_status("a"), Some(CallStatus::Approved));
+            let decision = context.tool_call_decision("a").unwrap();
+            assert!(decision.approved && !decision.answered);
+            assert_eq!(decision.reason, value(r#"{"seats":2}"#));
+            assert!(context.is_approved("a", &value(arguments)));
+            let others = value(r#"{"question":"What?"}"#);
+            assert!(!context.is_approved("a", &others));
+            assert!(answer(&context, value(r#"{"seats":3}"#)).is_err());
+            let again = context
+                .ask_again(at(1))
+                .ask("a", Some(value("{}")), true, at(1));
+            assert!(again.unwrap().is_question("a"));
+        }
+    }
+    // The model's own words are none of the tool's.
+    let call = format!(
+        r#"[{{"id":"a","name":"ask_user","arguments":{{"to_tool":true,"arguments":{own}}}}}]"#
+    );
+    let asked = waiting(&call).ask("a", None, true, at(0)).unwrap();
+    let answered = answer(&asked, Value::text("Yes")).unwrap();
+    assert_eq!(
+        answered.tool_call_status("a"),
+        Some(CallStatus::Ended(Status::Ok))
+    );
+}

@@ -15,6 +15,11 @@ defmodule AshAgent.MCP do
              "how many clients servers with `:per_actor` may have together."},
             {:idle, :pos_integer, [default: 300_000],
              "the milliseconds after which one of these clients that has nothing to do is closed."},
+            {:tasks, :any, [type_doc: "a name or a store"],
+             "the `AshAgent.Sessions` or the store whose calls servers may answer with tasks, see below. Defaults to none."},
+            {:questions, {:or, [{:in, [nil, :ask]}, {:fun, 1}]},
+             [type_doc: "`:ask` or a function"],
+             "who answers what servers ask in the middle of a call, see below. Defaults to nobody."},
             {:client, :atom, [default: AshAgent.MCP.ExMCPClient],
              "the client, a module of the behaviour `AshAgent.MCP.Client`. The default uses `ex_mcp`."}
           ])
@@ -102,6 +107,30 @@ defmodule AshAgent.MCP do
   nobody knows whether the call did its work: it ends as `:unknown`, the error says so, and it is never sent again. Other calls get an error
   while the server is started again, at once and then ever more slowly.
 
+  ## Tasks
+
+  A server of 2026-07-28 may answer a call with a task: it works on, and has the result later. With `tasks: MyApp.Sessions` such a call waits as that of
+  a tool with `:late`, see "A tool takes an hour, and the agent goes on by itself" in the guides: the conversation goes on, and the result arrives, also after a restart of the node or of the
+  server. `AshAgent.Sessions.waiting/2` with `for: "mcp:files"` lists these calls. What is kept of a task is the name of its server, its id, and the ids of
+  the actor and tenant, never a token: after a restart, `:auth` gets an actor's id, or `{module, id}` of a struct.
+
+  Every node with the servers asks about the tasks, as often as the server wants and 16 at a time; the first result counts. When a call is called off
+  (`AshAgent.Sessions.cancel_call/4`) or its time is over, its task is cancelled. A task that the server does not know any more has an outcome that is
+  unknown. Runs without a store, sub-agents, and actors without an id are offered no tasks: the server answers at once.
+
+  ## Questions
+
+  A server may ask for something in the middle of a call, by a form (`elicitation`). With `questions: :ask`, a person is asked: the run pauses with a question,
+  as those of `AshAgent.Runtime.AskUser`, whose `form` is the server's. `AshAgent.Session.answer/4`, or whatever else answers questions, checks the answer; when the
+  turn goes on, the call is made once more with it, also after a restart. Denying the question denies the call. This needs a server of 2026-07-28.
+
+  With a function, that answers: it gets a map with the `:server`'s name, the `:question` and its `:form`, and returns `{:ok, answer}`, which has to fit
+  the form, or `:decline`. It also answers servers of the eras before, whose call stays open meanwhile, for no longer than `:tool_timeout`. A server may ask 10
+  times in a call. Nobody but this function or a person answers.
+
+  Without the option, in sub-agents, and for everything else (models, folders, addresses to open), the server gets nothing, and the model reads that the call
+  was not done.
+
   ## Tools that change
 
   What was allowed is the tool that was shown. If the server has listed another description or other parameters since then, a call is not made, and
@@ -120,12 +149,15 @@ defmodule AshAgent.MCP do
 
   alias AshAgent.ChatContext.{Config, MCPServers}
   alias AshAgent.Context.JSON
-  alias AshAgent.MCP.{Actors, Error, Remote}
+  alias AshAgent.MCP.{Actors, Error, Questions, Remote, Tasks}
   alias AshAgent.Options
   alias AshAgent.Runtime.{Authority, Outcome, Tool}
 
   @prefix ~r/\A[a-zA-Z]([a-zA-Z0-9-]|_(?!_|\z))*\z/
   @prefix_bytes 32
+  @day 86_400_000
+  # So often a server may ask in a call.
+  @rounds 10
   @restarting {:error, "is restarting"}
 
   @doc """
@@ -195,7 +227,14 @@ defmodule AshAgent.MCP do
     # The names are known while it restarts.
     actors = %{id: {Actors, Map.keys(servers)}, start: start, shutdown: 10_000}
 
-    Supervisor.init(if(own == [], do: children, else: [actors | children]), strategy: :one_for_one)
+    children = if own == [], do: children, else: [actors | children]
+
+    # They may find no client for a while.
+    names = for {server, _} <- opts[:servers], do: server.name
+    tasks = %{sessions: opts[:tasks], names: names}
+    tasks = %{id: Tasks, start: {Tasks, :start_link, [fn -> tasks end]}}
+    children = if opts[:tasks], do: children ++ [tasks], else: children
+    Supervisor.init(children, strategy: :one_for_one)
   end
 
   defp settings({server, prefix}, who, opts) do
@@ -203,7 +242,8 @@ defmodule AshAgent.MCP do
 
     auth = opts[:auth] && (&opts[:auth].(Map.put(ask, :challenge, &1)))
     settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
-    Map.merge(settings, %{server: Map.put(server, :auth, auth), prefix: prefix})
+    server = Map.merge(server, %{auth: auth, questions: opts[:questions]})
+    Map.merge(settings, %{server: server, prefix: prefix})
   end
 
   @doc """
@@ -228,7 +268,8 @@ defmodule AshAgent.MCP do
     opts = Options.validate!(opts, @tools_schema)
 
     who = people(opts)
-    all = Enum.flat_map(Supervisor.which_children(mcp), &reach(&1, who))
+    children = Supervisor.which_children(mcp)
+    all = Enum.flat_map(children, &reach(&1, who))
 
     servers =
       for {name, _reach, _who} = server <- all,
@@ -251,9 +292,23 @@ defmodule AshAgent.MCP do
     if missing != %{} and opts[:missing] == :raise,
       do: raise(Error, reason: {:unavailable, missing})
 
-    for {_name, reach, who, {:ok, entries}} <- listed,
+    tasks = with {_id, pid, _, _} <- List.keyfind(children, Tasks, 0), do: pid
+
+    for {name, reach, who, {:ok, entries}} <- listed,
         entry <- entries,
-        do: tool(entry, reach, who)
+        do: tool(entry, reach, %{name: name, who: who, tasks: tasks})
+  end
+
+  @doc false
+  # The client of a server for whoever a task is for, as it was kept.
+  def find_client(mcp, name, who) do
+    case mcp
+         |> Supervisor.which_children()
+         |> Enum.flat_map(&reach(&1, who))
+         |> List.keyfind(name, 0) do
+      {_name, reach, _who} -> reach.()
+      nil -> {:error, "is not there"}
+    end
   end
 
   # The servers of a child, each with a function that finds who makes its calls, and for whom they are.
@@ -271,6 +326,8 @@ defmodule AshAgent.MCP do
     end
   end
 
+  defp reach({Tasks, _, _, _}, _who), do: []
+
   defp reach({name, pid, _, _}, _who) do
     found = if is_pid(pid), do: {:ok, pid}, else: @restarting
     [{name, fn -> found end, %{}}]
@@ -282,27 +339,88 @@ defmodule AshAgent.MCP do
     :exit, _reason -> {:error, "was stopped"}
   end
 
-  defp tool(entry, reach, who) do
+  defp tool(entry, reach, %{who: who, tasks: tasks} = server) do
+    tasks? = tasks != nil and entry.tasks? and Tasks.nameable?(who)
+
     %Tool{
       name: entry.name,
       description: entry.description,
       parameters: entry.parameters,
       repeat: entry.repeat,
       foreign?: true,
+      late: if(tasks?, do: @day),
       run: fn arguments, tool_context, scope ->
         with :ok <- same(who, people(tool_context)),
              {:ok, arguments} <- plain(arguments),
-             {:ok, pid} <- find(reach),
-             do: pid |> Remote.call(entry, arguments, scope.progress) |> outcome()
+             {:ok, pid} <- find(reach) do
+          tasks? = tasks? and is_map_key(tool_context, :arrival_key)
+          offers = if tasks?, do: [:tasks], else: []
+          offers = if asks?(entry.questions, scope), do: [:questions | offers], else: offers
+
+          call = fn answers ->
+            opts = [offers: offers, answers: answers]
+            Remote.call(pid, entry, arguments, scope.progress, opts)
+          end
+
+          answered = call.(Questions.find(scope))
+
+          outcome(
+            answered,
+            Map.merge(server, %{offers: offers, ask: entry.questions, call: call})
+          )
+        end
       end
     }
   end
 
+  # A person is asked by the run itself, which nobody talks to if it is within another one.
+  defp asks?(:ask, scope), do: scope.depth == 0 and is_map_key(scope, :conversation)
+  defp asks?(function, _scope), do: function != nil
+
+  defp outcome(answer, server, rounds \\ @rounds)
+
   # A run treats it as a call that was killed when its time was over.
-  defp outcome({:unknown, words}),
+  defp outcome({:unknown, words}, _server, _rounds),
     do: %Outcome{status: :error, term: words, error_type: Outcome.unknown()}
 
-  defp outcome(result), do: result
+  defp outcome({:task, task}, server, rounds) do
+    with true <- :tasks in server.offers,
+         {:ok, later} <- Tasks.wait(server.name, server.who, task) do
+      Tasks.look(server.tasks)
+      {:later, later}
+    else
+      _not_offered_or_wrong ->
+        words =
+          "answered with a task that nobody can wait for, and whether it does its work is not known"
+
+        outcome({:unknown, about(server, words)}, server, rounds)
+    end
+  end
+
+  defp outcome({:asks, questions}, server, rounds) do
+    case if(:questions in server.offers, do: Questions.read(questions), else: Questions.refuse()) do
+      {:error, words} ->
+        {:error, about(server, words)}
+
+      {:ok, _question} when rounds == 0 ->
+        {:error, about(server, "asks without end; the call was given up")}
+
+      # There is nothing to answer: it wants to be asked again.
+      {:ok, %{ids: []} = question} ->
+        question |> Questions.answers(%{}) |> server.call.() |> outcome(server, rounds - 1)
+
+      {:ok, question} when server.ask == :ask ->
+        Questions.outcome(question)
+
+      {:ok, question} ->
+        answer = Questions.ask(server.ask, server.name, question)
+        question |> Questions.answers(answer) |> server.call.() |> outcome(server, rounds - 1)
+    end
+  end
+
+  defp outcome(result, _server, _rounds), do: result
+
+  defp about(server, words), do: "the MCP server #{inspect(server.name)} #{words}"
 
   defp find(reach) do
     with {:error, words} <- reach.(), do: {:error, "the MCP server " <> words}

@@ -113,6 +113,227 @@ if Code.ensure_loaded?(ExMCP.Client) do
       end
     end
 
+    describe "a task" do
+      @offered %{"extensions" => %{"io.modelcontextprotocol/tasks" => %{}}}
+      @task %{
+        "taskId" => "t1",
+        "status" => "working",
+        "createdAt" => "2026-01-01T00:00:00Z",
+        "lastUpdatedAt" => "2026-01-01T00:00:00Z",
+        "ttlMs" => 3_600_000,
+        "pollIntervalMs" => 100
+      }
+
+      # Servers that have tasks, and tell the test what they are asked and what the client offers.
+      defp serve_tasks(wrap, state) do
+        test = self()
+
+        answer =
+          wrap.(fn message, _headers ->
+            send(test, {:asked, message["method"], offers(message), message["params"]})
+
+            case {message["method"], message["params"]} do
+              {"tools/list", _} -> {:result, @tools}
+              {"tools/call", _} -> answer_call(offers(message))
+              {"tasks/get", %{"taskId" => "t1"}} -> {:result, Agent.get(state, & &1)}
+              {"tasks/cancel", _} -> {:result, %{}}
+              {"tasks/" <> _, _} -> {:error, %{"code" => -32_602, "message" => "unknown task"}}
+              _other -> {:result, %{}}
+            end
+          end)
+
+        McpHttp.start(fn message, headers ->
+          with {:result, %{"capabilities" => _} = result} <- answer.(message, headers),
+               do: {:result, update_in(result["capabilities"], &Map.merge(&1, @offered))}
+        end)
+      end
+
+      defp offers(message),
+        do: get_in(message, ["params", "_meta", "io.modelcontextprotocol/clientCapabilities"])
+
+      defp answer_call(@offered), do: {:result, Map.put(@task, "resultType", "task")}
+      defp answer_call(_none), do: {:result, @done}
+
+      defp model do
+        fn context ->
+          text = inspect(Context.to_messages(context), limit: :infinity)
+
+          cond do
+            text =~ "RESULT" -> {:ok, %{content: "It has come."}}
+            text =~ "id: \"a\"" -> {:ok, %{content: "I started it."}}
+            true -> {:ok, %{tool_calls: [%{id: "a", name: "x__one", arguments: %{}}]}}
+          end
+        end
+      end
+
+      test "is offered for a call that can wait, asked about, and its result is that of the call" do
+        state = start_supervised!({Agent, fn -> @task end})
+        store = AshAgent.TestSupport.StoredSessions.sqlite()
+        url = serve_tasks(&McpHttp.modern/1, state)
+        opts = [servers: [%{name: "x", url: url}], tasks: store, name: :mcp_http_tasks]
+        start_supervised!({MCP, opts})
+        tools = fn -> MCP.tools(:mcp_http_tasks) end
+        opts = [name: :mcp_http_sessions, store: store, llm: model(), tools: tools]
+        start_supervised!({AshAgent.Sessions, opts ++ [recover: :infinity]})
+        prompt = AshAgent.Sessions.prompt(:mcp_http_sessions, "c", "Go")
+        assert {:ok, %{output: "I started it."}} = prompt
+        assert_received {:asked, "tools/call", @offered, _}
+        assert_receive {:asked, "tasks/get", @offered, %{"taskId" => "t1"}}, 60_000
+        result = put_in(@done, ["content", Access.at(0), "text"], "RESULT")
+        done = Map.merge(@task, %{"status" => "completed", "result" => result})
+        Agent.update(state, fn _ -> done end)
+
+        assert Wait.until(fn ->
+                 {:ok, context} = AshAgent.Sessions.context(:mcp_http_sessions, "c")
+                 match?(%{content: "It has come."}, List.last(Context.to_messages(context)))
+               end)
+
+        # Whatever else is asked offers nothing.
+        refute_received {:asked, "tools/list", @offered, _}
+        assert call(MCP.tools(:mcp_http_tasks), "one") == {:ok, "done"}
+        assert_received {:asked, "tools/call", offered, _}
+        assert offered == %{}
+      end
+
+      test "that was offered to nobody, or that the server does not know, has an unknown outcome" do
+        url =
+          serve(&McpHttp.modern/1, fn
+            %{"method" => "tools/call"}, _ -> {:result, Map.put(@task, "resultType", "task")}
+            _other, _ -> {:error, %{"code" => -32_602, "message" => "unknown task"}}
+          end)
+
+        mcp = start_supervised!({MCP, servers: [%{name: "x", url: url}]}, id: make_ref())
+        assert {:error, words} = call(MCP.tools(mcp), "one")
+        assert words =~ "with a task that nobody can wait for"
+        client = AshAgent.MCP.ExMCPClient
+        pid = connection(mcp).pid
+
+        assert client.task(pid, "get", %{"taskId" => "t"}, 5_000) ==
+                 {:gone, "does not know the task"}
+      end
+
+      test "of the old era is neither offered nor asked about" do
+        for {era, wrap} <- Keyword.delete(eras(), :modern) do
+          test = self()
+
+          wrap_and_tell = fn answer ->
+            answer = wrap.(answer)
+            fn message, headers -> send(test, {:got, message}) && answer.(message, headers) end
+          end
+
+          url =
+            serve(wrap_and_tell, fn
+              %{"method" => "tools/call"}, _ ->
+                {:result, Map.put(@done, "task", @task)}
+
+              _other, _ ->
+                {:result, %{}}
+            end)
+
+          store = AshAgent.TestSupport.StoredSessions.sqlite()
+          opts = [servers: [%{name: "x", url: url}], tasks: store]
+          mcp = start_supervised!({MCP, opts}, id: make_ref())
+          assert [%{late: nil}, %{late: nil}] = tools = MCP.tools(mcp)
+          assert_received {:got, %{"method" => "initialize", "params" => params}}
+          assert {era, params["capabilities"]} == {era, %{}}
+          assert {era, call(tools, "one")} == {era, {:ok, "done"}}
+          assert_received {:got, %{"method" => "tools/call", "params" => params}}
+          assert Map.keys(params) -- ["name", "arguments", "_meta"] == []
+        end
+      end
+    end
+
+    describe "a question" do
+      @question %{
+        "message" => "How many?",
+        "requestedSchema" => %{
+          "type" => "object",
+          "properties" => %{"seats" => %{"type" => "integer"}},
+          "required" => ["seats"]
+        }
+      }
+      @asks %{
+        "resultType" => "input_required",
+        "inputRequests" => %{"q" => %{"method" => "elicitation/create", "params" => @question}},
+        "requestState" => "s1"
+      }
+
+      test "of the new era is answered by the call once more, and its call is announced" do
+        test = self()
+
+        url =
+          serve(&McpHttp.modern/1, fn %{"method" => "tools/call", "params" => params} = message,
+                                      _ ->
+            send(test, {:called, offers(message), Map.drop(params, ["_meta"])})
+            {:result, if(params["inputResponses"], do: @done, else: @asks)}
+          end)
+
+        opts = [questions: :ask, name: :mcp_http_asks, servers: [%{name: "x", url: url}]]
+        start_supervised!({MCP, opts})
+        llm = LLM.Scripted.new([%{tool_calls: [%{id: "a", name: "x__one"}]}, "Done."])
+        opts = [llm: llm, tools: MCP.tools(:mcp_http_asks)]
+        {:paused, %{calls: [%{question: true}]} = paused} = Runtime.run(Context.new("Go"), opts)
+        form = %{"elicitation" => %{"form" => %{}}}
+        assert_received {:called, ^form, params}
+        assert params == %{"name" => "one", "arguments" => %{}}
+        context = Context.Calls.answer_tool_call(paused.context, "a", %{"seats" => "2"})
+        {:ok, %{output: "Done."}} = Runtime.resume(context, opts)
+        assert_received {:called, ^form, params}
+        answer = %{"action" => "accept", "content" => %{"seats" => 2}}
+
+        assert Map.drop(params, ["name", "arguments"]) ==
+                 %{"inputResponses" => %{"q" => answer}, "requestState" => "s1"}
+
+        refute_received {:called, _, _}
+      end
+
+      test "is refused without somebody who answers" do
+        url = serve(&McpHttp.modern/1, fn _call, _ -> {:result, @asks} end)
+        assert {:error, words} = url |> tools() |> call("one")
+        assert words =~ "asks for something that it does not get here, and has not done the call"
+      end
+
+      test "of the old era is answered by a function while the call is open" do
+        for {era, wrap} <- Keyword.delete(eras(), :modern), answers? <- [true, false] do
+          test = self()
+          ref = make_ref()
+
+          wrap_and_tell = fn answer ->
+            answer = wrap.(answer)
+
+            fn message, headers ->
+              if message, do: send(test, {ref, message})
+              answer.(message, headers)
+            end
+          end
+
+          ask = %{"id" => "q1", "method" => "elicitation/create", "params" => @question}
+          wait = fn -> Process.sleep(500) end
+
+          url =
+            serve(wrap_and_tell, fn
+              %{"method" => "tools/call"}, _ -> {:stream, [ask, wait, @answer]}
+              _other, _ -> {:result, %{}}
+            end)
+
+          fun = if answers?, do: fn _ -> {:ok, %{"seats" => 2}} end
+          opts = [servers: [%{name: "x", url: url}], questions: fun]
+          mcp = start_supervised!({MCP, opts}, id: make_ref())
+          assert {era, call(MCP.tools(mcp), "one")} == {era, {:ok, "done"}}
+          assert_received {^ref, %{"method" => "initialize", "params" => params}}
+
+          assert params["capabilities"] ==
+                   if(answers?, do: %{"elicitation" => %{"form" => %{}}}, else: %{})
+
+          assert_receive {^ref, %{"id" => "q1"} = answer}, 60_000
+
+          if answers?,
+            do: assert(answer["result"] == %{"action" => "accept", "content" => %{"seats" => 2}}),
+            else: assert(answer["error"]["code"] == -32_601)
+        end
+      end
+    end
+
     test "a connection that is cut before an answer is the same" do
       for {_era, wrap} <- eras() do
         count = :counters.new(1, [])

@@ -4,7 +4,8 @@ defmodule AshAgent.TestSupport.McpClient do
   # A client for servers that are functions, and may misbehave as they like. A server has a `fake:`, a map that may have
   #
   #   * `list` - of the cursor, returns a page
-  #   * `call` - of the name, the arguments and the progress function, returns a result
+  #   * `call` - of the name, the arguments, the progress function, and the options if it takes them, returns a result
+  #   * `task` - of the method and the parameters, returns a result
   #   * `cancel` - of the caller
   #   * `concurrent?`
   #   * `test` - a process that is told of what is done: `{:started, client, owner, changed}`, `{:cancel, caller}`, `{:stopped, client}`
@@ -42,8 +43,14 @@ defmodule AshAgent.TestSupport.McpClient do
   def list_tools({_pid, fake}, cursor, _timeout), do: fake.list.(cursor)
 
   @impl true
-  def call_tool({_pid, fake}, name, arguments, progress),
-    do: fake.call.(name, arguments, progress)
+  def call_tool({_pid, fake}, name, arguments, progress, opts) do
+    if is_function(fake.call, 4),
+      do: fake.call.(name, arguments, progress, opts),
+      else: fake.call.(name, arguments, progress)
+  end
+
+  @impl true
+  def task({_pid, fake}, method, params, _timeout), do: fake.task.(method, params)
 
   @impl true
   def cancel({_pid, fake}, caller) do

@@ -18,6 +18,9 @@ defmodule AshAgent.MCP.Client do
 
   @type failure :: {:error, String.t()} | {:unknown, String.t()} | {:lost, String.t()}
 
+  @typedoc "A task as the server has it, with `\"taskId\"`, `\"ttlMs\"` and perhaps `\"pollIntervalMs\"`."
+  @type task :: map()
+
   @doc "Returns `:ok` if the client can be used, or words on how to make it so."
   @callback available(server()) :: :ok | {:error, String.t()}
 
@@ -29,17 +32,25 @@ defmodule AshAgent.MCP.Client do
   @callback start_link(server(), tell :: (:changed | {:ended, String.t()} -> term())) ::
               {:ok, pid(), connection()} | {:error, String.t()}
 
-  @doc "Waits for the connection, and returns a page of the result of `tools/list`."
+  @doc "Waits for the connection, and returns a page of the result of `tools/list`, with `tasks?: true` if the server may answer calls with tasks."
   @callback list_tools(connection(), cursor :: String.t() | nil, timeout :: pos_integer()) ::
               {:ok, map()} | failure()
 
-  @doc "Returns the result of `tools/call`, after however long, and calls `progress` with what the server tells of it."
+  @doc """
+  Returns the result of `tools/call`, after however long, and calls `progress` with what the server tells of it. `opts` are `:offers`: the server may
+  answer with a task if `:tasks` is among them, and with questions if `:questions` is; and `:answers`, a map with what is sent along when it has asked.
+  """
   @callback call_tool(
               connection(),
               name :: String.t(),
               arguments :: map(),
-              progress :: (number(), number() | nil -> term())
-            ) :: {:ok, map()} | failure()
+              progress :: (number(), number() | nil -> term()),
+              opts :: keyword()
+            ) :: {:ok, map()} | {:task, task()} | {:asks, questions :: map()} | failure()
+
+  @doc "Returns the result of a request about a task, `\"get\"`, `\"update\"` or `\"cancel\"`; `{:gone, words}` if the server does not know the task."
+  @callback task(connection(), method :: String.t(), params :: map(), timeout :: pos_integer()) ::
+              {:ok, map()} | {:gone, String.t()} | failure()
 
   @doc "Cancels the call that a process makes."
   @callback cancel(connection(), caller :: pid()) :: :ok | failure()

@@ -5,13 +5,14 @@ defmodule AshAgent.MCP.Connection do
   # in. It sees them first, since the client drops the progress and the changes of the old era.
   #
   # The client, and the processes that carry messages, are linked to it or watched by a guard, so that all of them end with it. Its table has
-  # `{{:progress, token}, caller, function}`, `{{:post, id}, pid}`, and what is known of the server: `:era`, `:version`, `:session`,
+  # `{{:progress, token}, caller, function, offers}`, `{{:post, id}, pid}`, and what is known of the server: `:era`, `:version`, `:session`, whether it has `:tasks`,
   # `:tool_headers`, those of the tools `:listed` last, the last `:fault`, why it was `:refused`, and how many `:answers` to its requests are under way.
 
   use GenServer
   @compile {:no_warn_undefined, [ExMCP.Client, {Logger, :put_process_level, 2}]}
 
-  alias AshAgent.MCP.{HTTP, Program}
+  alias AshAgent.Context.JSON
+  alias AshAgent.MCP.{Elicitation, HTTP, Program}
   alias AshAgent.Runtime.{Sealed, ToolExecutor}
 
   # In words: 256 MB. Whatever a server sends must not take all memory.
@@ -19,6 +20,8 @@ defmodule AshAgent.MCP.Connection do
   @patience 5_000
 
   @events "io.modelcontextprotocol/subscriptionId"
+  @offers "io.modelcontextprotocol/clientCapabilities"
+  @tasks "io.modelcontextprotocol/tasks"
 
   @doc "Starts it with a function that returns the server, with the limits `:timeout` and `:max_result_bytes`, and the function to tell."
   def start_link(sealed), do: GenServer.start_link(__MODULE__, sealed)
@@ -65,16 +68,55 @@ defmodule AshAgent.MCP.Connection do
   @doc "What runs when the connection has ended."
   def at_end(link, fun), do: send(link.guard, {:at_end, fun})
 
-  ## Progress
+  ## Calls
 
-  def expect_progress(link, progress) do
+  @doc "The token of a call: by that its progress is known, and what the client offers to do for it: `:tasks`, `:questions`."
+  def expect_progress(link, progress, offers \\ []) do
     token = Base.encode16(:crypto.strong_rand_bytes(8))
-    :ets.insert(link.table, {{:progress, token}, self(), progress})
+    :ets.insert(link.table, {{:progress, token}, self(), progress, offers})
     token
   end
 
   def forget_progress(link, caller),
-    do: :ets.match_delete(link.table, {{:progress, :_}, caller, :_})
+    do: :ets.match_delete(link.table, {{:progress, :_}, caller, :_, :_})
+
+  @doc "A message as it goes out. The client offers the same with each, but not every call has somebody who waits."
+  def announce(body, %{"params" => %{"_meta" => %{@offers => _}}} = message, link) do
+    offered = offered(message, link)
+
+    if offered == capabilities([:tasks, :questions]),
+      do: body,
+      else: JSON.encode(put_in(message, ["params", "_meta", @offers], offered))
+  end
+
+  # The extension is one of the new era. The old one has tasks of another kind, and its questions wait for nobody.
+  def announce(_body, %{"method" => "initialize"} = message, link) do
+    offers = if is_function(link.server[:questions]), do: [:questions], else: []
+    JSON.encode(put_in(message, ["params", "capabilities"], capabilities(offers)))
+  end
+
+  def announce(body, _message, _link), do: body
+
+  defp offered(%{"method" => "tasks/" <> _}, _link), do: capabilities([:tasks])
+
+  defp offered(%{"method" => "tools/call", "params" => %{"_meta" => meta}}, link) do
+    case :ets.lookup(link.table, {:progress, meta["progressToken"]}) do
+      [{_token, _caller, _progress, offers}] -> capabilities(offers)
+      [] -> %{}
+    end
+  end
+
+  defp offered(_message, _link), do: %{}
+
+  defp capabilities(offers) do
+    for {offer, capability} <- [
+          tasks: {"extensions", %{@tasks => %{}}},
+          questions: {"elicitation", %{"form" => %{}}}
+        ],
+        offer in offers,
+        into: %{},
+        do: capability
+  end
 
   ## The process
 
@@ -144,7 +186,7 @@ defmodule AshAgent.MCP.Connection do
   defp connect(state) do
     case connect(state.link, [[], [protocol_mode: :legacy_only, reset_era_cache: true]]) do
       {:ok, client} ->
-        follow_changes(client)
+        learn(client, state.link)
         {:noreply, %{state | client: client}}
 
       {:error, words} ->
@@ -164,13 +206,13 @@ defmodule AshAgent.MCP.Connection do
   defp connect_otherwise(link, refused, _others),
     do: {:error, refused || get(link, :fault, "did not answer as MCP says")}
 
-  # What a client may do is what it announces: nothing. So servers may neither ask for models nor for persons nor for folders, and tasks are
-  # not offered.
+  # What a client may do is what it announces, see `announce/3`. So servers may ask neither for models nor for folders.
   defp options(link) do
     [
       transport: if(link.server[:url], do: HTTP, else: Program),
       link: fn -> link end,
-      capabilities: %{},
+      capabilities: capabilities([:tasks, :questions]),
+      handler: {Elicitation, [server: fn -> link.server end]},
       protocol_mode: :prefer_modern,
       era_cache_key: :erlang.phash2({link.server.name, link.server[:url], link.server[:command]}),
       era_probe_timeout: div(link.timeout, 3),
@@ -182,13 +224,14 @@ defmodule AshAgent.MCP.Connection do
     ]
   end
 
-  # In the old era, servers say it unasked.
-  defp follow_changes(client) do
+  # In the old era, servers say unasked what changes.
+  defp learn(client, link) do
     holder = self()
 
-    with {:ok, %{server_capabilities: %{"tools" => %{"listChanged" => true}}} = status} <-
-           ExMCP.Client.get_status(client),
-         true <- is_binary(status.protocol_version) and status.protocol_version >= "2026-07-28" do
+    with {:ok, %{server_capabilities: %{} = server} = status} <- ExMCP.Client.get_status(client),
+         true <- is_binary(status.protocol_version) and status.protocol_version >= "2026-07-28",
+         put(link, :tasks, match?(%{"extensions" => %{@tasks => %{}}}, server)),
+         %{"tools" => %{"listChanged" => true}} <- server do
       # The answer comes through this process.
       spawn_link(fn ->
         ExMCP.Client.listen(client, %{"toolsListChanged" => true},
@@ -223,7 +266,7 @@ defmodule AshAgent.MCP.Connection do
 
   defp take(%{"method" => "notifications/progress", "params" => %{} = params}, state) do
     case :ets.lookup(state.link.table, {:progress, params["progressToken"]}) do
-      [{_token, _caller, progress}] -> progress.(params["progress"], params["total"])
+      [{_token, _caller, progress, _offers}] -> progress.(params["progress"], params["total"])
       [] -> :ok
     end
 
@@ -261,6 +304,10 @@ defmodule AshAgent.MCP.Connection do
 
   defp correct(%{"id" => id, "error" => _} = _wrong, link),
     do: answer_fault(link, id, :error, "did not answer as MCP says")
+
+  # The client would answer it itself.
+  defp correct(%{"id" => id, "result" => %{"resultType" => "input_required"} = result}, link),
+    do: answer_fault(link, id, :asks, result)
 
   defp correct(message, _link), do: message
 

@@ -17,6 +17,7 @@ defmodule AshAgent.MCP.ExMCPClient do
   @once [format: :map, retry_policy: false, http_stream_retry: :safe_only]
 
   @method_not_found -32_601
+  @no_task [-32_601, -32_602]
   @input_refused [-32_021, -32_601, -32_602]
 
   @impl true
@@ -68,7 +69,7 @@ defmodule AshAgent.MCP.ExMCPClient do
       opts = [timeout: timeout] ++ @once ++ if cursor, do: [cursor: cursor], else: []
 
       case ExMCP.Client.list_tools(client, opts) do
-        {:ok, result} -> {:ok, result}
+        {:ok, result} -> {:ok, Map.put(result, :tasks?, Connection.get(link, :tasks, false))}
         {:error, %{"code" => @method_not_found}} -> {:ok, %{"tools" => []}}
         {:error, reason} -> failure(reason, link)
       end
@@ -76,27 +77,59 @@ defmodule AshAgent.MCP.ExMCPClient do
   end
 
   @impl true
-  def call_tool(connection, name, arguments, progress) do
+  def call_tool(connection, name, arguments, progress, opts) do
     with_client(connection, @longest, fn link, client ->
-      token = Connection.expect_progress(link, progress)
+      token = Connection.expect_progress(link, progress, opts[:offers] || [])
+      answers = opts[:answers] || %{}
       opts = [timeout: @longest, progress_token: token] ++ @once
 
-      case call_tool_once(client, name, arguments, opts) do
+      case call_tool_once(client, name, arguments, answers, opts) do
         :ended ->
           {:unknown, "ended during the call, and whether the call did its work is not known"}
 
         answer ->
           Connection.forget_progress(link, self())
-          with {:error, reason} <- answer, do: failure(reason, link)
+          read_answer(answer, link)
       end
     end)
   end
 
-  defp call_tool_once(client, name, arguments, opts) do
-    ExMCP.Client.call_tool(client, name, arguments, opts)
+  defp read_answer({:ok, %{"resultType" => "task"} = task}, _link), do: {:task, task}
+  defp read_answer({:ok, result}, _link), do: {:ok, result}
+
+  defp read_answer({:error, %{"data" => [_, _, _] = data} = reason}, link) do
+    with {:asks, _questions} = asks <- Connection.fault(link, data),
+         do: asks,
+         else: (_failure -> failure(reason, link))
+  end
+
+  defp read_answer({:error, reason}, link), do: failure(reason, link)
+
+  defp call_tool_once(client, name, arguments, answers, opts) do
+    if answers == %{} do
+      ExMCP.Client.call_tool(client, name, arguments, opts)
+    else
+      own = %{"name" => name, "arguments" => arguments}
+      meta = %{"_meta" => %{"progressToken" => opts[:progress_token]}}
+      params = answers |> Map.merge(own) |> Map.merge(meta)
+      ExMCP.Client.make_request(client, "tools/call", params, opts, @longest)
+    end
   catch
     # It had the call already.
     :exit, {reason, _call} when reason != :noproc -> :ended
+  end
+
+  @impl true
+  def task(connection, method, params, timeout) do
+    with_client(connection, timeout, fn link, client ->
+      opts = [timeout: timeout] ++ @once
+
+      case ExMCP.Client.make_request(client, "tasks/" <> method, params, opts, timeout) do
+        {:ok, result} -> {:ok, result}
+        {:error, %{"code" => code}} when code in @no_task -> {:gone, "does not know the task"}
+        {:error, reason} -> failure(reason, link)
+      end
+    end)
   end
 
   # The client does not tell callers the ids of their requests.
@@ -133,13 +166,16 @@ defmodule AshAgent.MCP.ExMCPClient do
 
   defp failure(%{"message" => words} = error, link) when is_binary(words) do
     case Connection.fault(link, error["data"]) do
+      {:asks, _questions} ->
+        {:error, "did not answer as MCP says"}
+
       {kind, words} ->
         {kind, words}
 
       nil ->
         if forgotten?(error["code"], words, link),
           do: {:lost, "has forgotten the session; another one is started"},
-          else: {:error, "answered with an error: " <> shorten(words)}
+          else: {:error, "answered with an error: " <> Listing.shorten(words)}
     end
   end
 
@@ -157,7 +193,4 @@ defmodule AshAgent.MCP.ExMCPClient do
     do:
       code in -32_099..-32_000//1 and Connection.era(link) == :legacy and
         words =~ ~r/not (yet )?(been )?initiali|session/i
-
-  defp shorten(words),
-    do: words |> binary_part(0, min(byte_size(words), 2_000)) |> Listing.readable()
 end

@@ -67,6 +67,7 @@ defmodule AshAgent.MCP.HTTP do
 
   def send_message(body, state) do
     message = JSON.decode!(body)
+    body = Connection.announce(body, message, state.link)
 
     cond do
       not state.live? ->

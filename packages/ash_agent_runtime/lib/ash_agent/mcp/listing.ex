@@ -69,12 +69,25 @@ defmodule AshAgent.MCP.Listing do
   defp plain?(byte), do: byte in ?a..?z or byte in ?A..?Z or byte in ?0..?9 or byte in [?_, ?-]
 
   defp description(text) when is_binary(text) do
-    text = text |> binary_part(0, min(byte_size(text), @description_bytes)) |> readable()
+    text = cut(text)
     # A part of a binary keeps all of it in memory.
     if String.trim(text) == "", do: nil, else: :binary.copy(text)
   end
 
   defp description(_none), do: nil
+
+  defp cut(text),
+    do: text |> binary_part(0, min(byte_size(text), @description_bytes)) |> readable()
+
+  @doc "Words for a person, as long as a description, in which nothing controls a terminal."
+  def words(text), do: text |> cut() |> String.replace(~r/[\p{Cc}\p{Cf}]/u, " ") |> :binary.copy()
+
+  @doc "The schema of a form, as one of a tool's parameters: `{:ok, schema}` or an error in words."
+  def form(schema), do: parameters(schema)
+
+  @doc "A server's words, 2,000 bytes at most."
+  def shorten(words),
+    do: words |> binary_part(0, min(byte_size(words), 2_000)) |> readable()
 
   @doc "Valid UTF-8, with a sign for what is not."
   def readable(text) do

@@ -64,11 +64,12 @@ defmodule AshAgent.MCP.Program do
     end
   end
 
-  def send_message(message, state) do
-    with {:ok, stdio} <- Stdio.send_message(message, state.stdio) do
-      asked = with {:ok, %{"id" => id}} <- JSON.decode(message), do: id, else: (_ -> nil)
-      {:ok, %{state | stdio: stdio, asked: asked}}
-    end
+  def send_message(body, state) do
+    message = JSON.decode!(body)
+    body = Connection.announce(body, message, state.link)
+
+    with {:ok, stdio} <- Stdio.send_message(body, state.stdio),
+         do: {:ok, %{state | stdio: stdio, asked: message["id"]}}
   end
 
   def receive_message(state), do: receive_message(state, :infinity)

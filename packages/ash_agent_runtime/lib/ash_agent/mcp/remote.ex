@@ -39,15 +39,25 @@ defmodule AshAgent.MCP.Remote do
   @doc "Ends it, and returns true, unless it has something to do."
   def rest(pid, timeout), do: Sealed.call(pid, :rest, {__MODULE__, :rest}, timeout)
 
-  @doc "Makes a call of a tool as `tools/1` returned it, and returns its result, or `{:unknown, words}`. A tool that is another one by now is not called."
-  def call(pid, entry, arguments, progress) do
-    Sealed.call(pid, {:call, entry, arguments, progress}, {__MODULE__, :call})
+  @doc """
+  Makes a call of a tool as `tools/1` returned it, and returns its result, `{:unknown, words}`, `{:task, task}` or `{:asks, questions}`. A tool that is
+  another one by now is not called. `opts` are those of the client.
+  """
+  def call(pid, entry, arguments, progress, opts) do
+    Sealed.call(pid, {:call, entry, {arguments, progress, opts}}, {__MODULE__, :call})
   catch
     :exit, {reason, _call} when reason in [:noproc, :normal, :shutdown] ->
       {:error, "the MCP server was stopped"}
 
     :exit, _reason ->
       {:unknown, "the MCP server " <> @ended}
+  end
+
+  @doc "Asks about a task: `{:ok, result}`, `{:gone, words}` or `{:error, words}`."
+  def task(pid, method, params) do
+    Sealed.call(pid, {:task, method, params}, {__MODULE__, :task})
+  catch
+    :exit, _reason -> {:error, "the MCP server was stopped"}
   end
 
   @impl true
@@ -96,23 +106,41 @@ defmodule AshAgent.MCP.Remote do
       else: {:reply, false, state}
   end
 
-  defp handle_request({:call, _, _, _}, _from, %{status: {:down, words}} = state) do
+  defp handle_request({_call_or_task, _, _}, _from, %{status: {:down, words}} = state) do
     {:reply, {:error, about(state, words <> "; try again later")}, state}
   end
 
   # Jobs have no part of the state: it has the jobs, and all of it would be copied to each worker.
-  defp handle_request({:call, entry, arguments, progress}, {caller, _} = from, state) do
+  defp handle_request({:call, entry, {arguments, progress, opts}}, from, state) do
     %{client: client, max_result_bytes: max} = state
 
     run = fn held ->
-      with {:ok, result} <- client.call_tool(held, entry.remote, arguments, progress),
-           do: {:ok, Content.result(result, max)}
+      case client.call_tool(held, entry.remote, arguments, progress, opts) do
+        {:ok, result} -> {:ok, Content.result(result, max)}
+        {kind, more} when kind in [:task, :asks] -> {:ok, {kind, more}}
+        failure -> failure
+      end
     end
 
-    job = %{kind: :call, from: from, caller: Process.monitor(caller), run: run}
-    job = Map.put(job, :entry, entry)
+    {:noreply, add_job(state, from, %{kind: :call, entry: entry, run: run})}
+  end
 
-    {:noreply, go_on(%{state | queue: :queue.in(job, state.queue)})}
+  # Its result is read here, since it is as large as that of a call.
+  defp handle_request({:task, method, params}, from, state) do
+    %{client: client, max_result_bytes: max, timeout: timeout} = state
+
+    run = fn held ->
+      with {:ok, %{"result" => %{} = result} = task} <-
+             client.task(held, method, params, timeout),
+           do: {:ok, %{task | "result" => Content.result(result, max)}}
+    end
+
+    {:noreply, add_job(state, from, %{kind: :task, run: run})}
+  end
+
+  defp add_job(state, {caller, _tag} = from, job) do
+    job = Map.merge(job, %{from: from, caller: Process.monitor(caller)})
+    go_on(%{state | queue: :queue.in(job, state.queue)})
   end
 
   ## Messages
@@ -209,7 +237,7 @@ defmodule AshAgent.MCP.Remote do
 
         if is_binary(next) and next not in [cursor, ""] and not enough?,
           do: pages(settings, held, next, pages),
-          else: read(settings, pages)
+          else: read(settings, pages, page[:tasks?] == true)
 
       {:ok, _other} ->
         {:error, "did not list its tools as MCP says"}
@@ -219,10 +247,12 @@ defmodule AshAgent.MCP.Remote do
     end
   end
 
-  defp read(settings, pages) do
+  defp read(settings, pages, tasks?) do
     trust? = settings.server[:trust_annotations] == true
     listed = pages |> Enum.reverse() |> Enum.concat()
-    {:ok, Listing.read(listed, settings.prefix, trust?)}
+    {entries, refused} = Listing.read(listed, settings.prefix, trust?)
+    own = %{tasks?: tasks?, questions: settings.server[:questions]}
+    {:ok, {Enum.map(entries, &Map.merge(&1, own)), refused}}
   end
 
   defp down(state, words) do
@@ -309,7 +339,7 @@ defmodule AshAgent.MCP.Remote do
   # Calls have the time that their run gives them.
   defp limit(:call, _state), do: nil
   defp limit(:cancel, _state), do: @patience
-  defp limit({:list, _reason}, state), do: state.timeout
+  defp limit(_list_or_task, state), do: state.timeout
 
   defp handle_end(state, monitor, reason) do
     {job, jobs} = Map.pop!(state.jobs, monitor)
@@ -319,7 +349,7 @@ defmodule AshAgent.MCP.Remote do
   defp outcome({:done, {:returned, {:ok, _} = result}}), do: result
   defp outcome({:done, {:returned, :ok}}), do: :ok
 
-  defp outcome({:done, {:returned, {kind, words}}}) when kind in [:error, :unknown, :lost],
+  defp outcome({:done, {:returned, {kind, words}}}) when kind in [:error, :unknown, :lost, :gone],
     do: {kind, words}
 
   defp outcome({:done, {:raised, kind, reason, _}}),
@@ -327,12 +357,12 @@ defmodule AshAgent.MCP.Remote do
 
   defp outcome(_killed), do: {:unknown, @ended}
 
-  defp finish(%{kind: :call} = job, {:lost, words}, state) do
+  defp finish(%{kind: kind} = job, {:lost, words}, state) when kind in [:call, :task] do
     answer(state, job, {:error, words})
     down(state, words)
   end
 
-  defp finish(%{kind: :call} = job, outcome, state) do
+  defp finish(%{kind: kind} = job, outcome, state) when kind in [:call, :task] do
     answer(state, job, outcome)
     %{state | failures: 0}
   end
@@ -384,6 +414,11 @@ defmodule AshAgent.MCP.Remote do
   end
 
   defp answer(_state, %{from: nil}, _outcome), do: :ok
+
+  defp answer(_state, %{kind: :task} = job, {kind, term}) do
+    Process.demonitor(job.caller, [:flush])
+    GenServer.reply(job.from, {if(kind in [:ok, :gone], do: kind, else: :error), term})
+  end
 
   defp answer(state, job, outcome) do
     Process.demonitor(job.caller, [:flush])

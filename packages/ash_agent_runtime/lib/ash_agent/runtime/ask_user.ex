@@ -128,6 +128,42 @@ defmodule AshAgent.Runtime.AskUser do
     result
   end
 
+  # A tool that has done nothing yet may ask itself: then its call runs once more with the answer. What it wants to find again then is a note in the
+  # metadata of the call's iteration.
+  @note "tool_questions"
+
+  @doc false
+  # Asks a person about a pending call, as which it ran. `asked` has the `:question`, the `:form` and the `:note`.
+  def put_question(context, %{id: id, arguments: arguments}, asked) do
+    shown = %{"question" => asked.question, "form" => asked.form, "to_tool" => true}
+    notes = Map.put(notes(context), id, asked.note)
+
+    context
+    |> Context.put_iteration_metadata(context.current_iteration, @note, notes)
+    |> Context.Calls.ask_about_tool_call(id, Map.put(shown, "arguments", arguments),
+      question: true
+    )
+  end
+
+  @doc false
+  # The note of a call that runs once more, and the answer, by the scope of its tool; or `nil`.
+  def find_answer(%{conversation: %Context{} = context, tool_call_id: id}) do
+    with %{^id => note} <- notes(context),
+         %{decision: :approved, reason: %{} = answer} <-
+           Context.Calls.tool_call_decision(context, id),
+         do: {note, answer},
+         else: (_not_asked -> nil)
+  end
+
+  def find_answer(_scope), do: nil
+
+  defp notes(context) do
+    with %{metadata: %{@note => %{} = notes}} <-
+           Context.get_iteration(context, context.current_iteration),
+         do: notes,
+         else: (_none -> %{})
+  end
+
   @doc false
   def ask_nobody(_arguments, _tool_context), do: {:error, "nobody is there who could be asked"}
 

@@ -63,12 +63,20 @@ defmodule AshAgent.Runtime.Late do
     %{tool | waits?: true}
   end
 
-  @doc "Raises `ArgumentError` for a late tool in a run that has no store which keeps its result, or that is within another one."
+  @doc """
+  Returns the tools of a run. Raises `ArgumentError` for a late one if the run has no store which keeps its result, or is within another one. A tool of
+  somebody else answers at once then.
+  """
   def check!(tools, opts, depth) when is_list(tools) do
-    with %{name: name} <- Enum.find(tools, & &1.late),
-         words when words != nil <- refuse(depth, opts[:store]),
-         do: Caller.refuse!("the tool #{inspect(name)} has :late, #{words}"),
-         else: (_fine -> tools)
+    with true <- Enum.any?(tools, & &1.late),
+         words when words != nil <- refuse(depth, opts[:store]) do
+      for %{name: name, foreign?: false, late: late} when late != nil <- tools,
+          do: Caller.refuse!("the tool #{inspect(name)} has :late, #{words}")
+
+      Enum.map(tools, &%{&1 | late: nil})
+    else
+      _fine -> tools
+    end
   end
 
   def check!(tools, _opts, _depth), do: tools

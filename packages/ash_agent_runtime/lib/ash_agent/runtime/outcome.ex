@@ -3,7 +3,8 @@ defmodule AshAgent.Runtime.Outcome do
 
   # The outcome of a tool call.
   #
-  #   * `status` - `:ok`, `:error`, `:halt` when the tool ends the run, or `:waiting` if the result comes later
+  #   * `status` - `:ok`, `:error`, `:halt` when the tool ends the run, `:waiting` if the result comes later, or `:asks` if the tool has done
+  #     nothing yet and asks a person, see `AshAgent.Runtime.AskUser.put_question/3`
   #   * `term` - the result, or the reason of an error
   #   * `error_type` - the kind of an error, such as an exception's module, for those who look
   #   * `raised` - `{kind, reason, stacktrace}` of a function that failed, which the model does not read
@@ -21,6 +22,9 @@ defmodule AshAgent.Runtime.Outcome do
 
   def result(%__MODULE__{status: :waiting}),
     do: {:error, "the tool answers later, for which there has to be a run with a store"}
+
+  def result(%__MODULE__{status: :asks}),
+    do: {:error, "the tool asks a person, and nobody is there who could be asked"}
 
   def result(%__MODULE__{status: status, term: term}), do: {status, term}
 end

@@ -34,6 +34,9 @@ defmodule AshAgent.Runtime.Repeat do
   Decides about a call whose newest attempt is given: `:again`, `{:result, result, state}`, or `:pause`, when a person
   has to decide.
   """
+  # It is known to have done nothing: its tool has asked a person.
+  def decide(_execution, _gate, _context, _call, %{state: :interrupted}), do: :again
+
   # A call that crashes its machine each time would do so for ever.
   def decide(%{max_attempts: most}, gate, context, call, %{attempt: attempt} = newest)
       when attempt >= most,

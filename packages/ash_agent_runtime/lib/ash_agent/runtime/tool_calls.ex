@@ -7,7 +7,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   alias AshAgent.{Context, Response}
   alias AshAgent.Runtime.{Events, Gate, Journal, Late, Outcome, Repeat, Run, Tool, ToolExecutor}
-  alias AshAgent.Runtime.Underway
+  alias AshAgent.Runtime.{AskUser, Underway}
 
   # `undecided` are the calls that have no result yet, and `ready` those that may run, as `{call, {index, kind}}`, the latest
   # first. The kind is `:refused` if no tool can take the call, which then gets an error without any hook,
@@ -16,11 +16,12 @@ defmodule AshAgent.Runtime.ToolCalls do
   # `attempts` has the numbers of attempts that are not the first, by the calls' ids. `unknown` are the calls whose earlier
   # attempt has no known outcome, and `asked` counts all calls that wait for a person. `halts` has the terms of tools that
   # ended the run, by the calls' positions. `started_elsewhere` are the calls that another run has started.
+  # `questions` are calls whose tools ask a person before they go on, with what they ask.
   # `waits` are calls by which the model waits for others, and `later?` is true if the result of a call comes later.
   @enforce_keys [:run]
   defstruct [:run, undecided: [], ready: [], attempts: %{}, unknown: []] ++
               [asked: 0, halts: %{}, started_elsewhere: []] ++
-              [waits: [], later?: false]
+              [waits: [], later?: false, questions: []]
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
@@ -35,7 +36,7 @@ defmodule AshAgent.Runtime.ToolCalls do
            {:ok, batch} <- start_attempts(batch),
            {:ok, batch} <- run_tools(batch),
            {:ok, batch} <- settle_waits(batch),
-           do: finish(batch)
+           do: batch |> ask_questions() |> finish()
 
     case result do
       {:ok, batch} -> {:ok, batch.run}
@@ -102,7 +103,7 @@ defmodule AshAgent.Runtime.ToolCalls do
       update_context(%{batch | run: run}, &add_result(&1, call.id, result))
     else
       {:error, reason} -> %{batch | run: %{run | refused: run.refused || reason}}
-      nil -> decide_attempt(batch, call, attempt, tool)
+      nil -> decide_attempt(batch, call, attempt, if(tool.foreign?, do: nil, else: tool))
     end
   end
 
@@ -365,18 +366,51 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp write(batch), do: %{batch | run: Run.flush(batch.run, nil)}
 
   defp add_outcome({call, {_index, kind}} = keyed, outcome, duration, batch) do
-    if kind == :called and later?(batch.run, call, outcome),
-      do: add_later(keyed, outcome, duration, batch),
-      else: add_now(keyed, outcome, duration, batch)
+    cond do
+      kind == :called and outcome.status == :asks ->
+        add_question(keyed, outcome, duration, batch)
+
+      kind == :called and later?(batch.run, call, outcome) ->
+        add_later(keyed, outcome, duration, batch)
+
+      true ->
+        add_now(keyed, outcome, duration, batch)
+    end
   end
 
-  # One that was killed may have begun its job.
+  # Arguments that a person wrote would not be those of the call any more.
+  defp add_question({call, _key} = keyed, outcome, duration, %{run: run} = batch) do
+    if match?(%{edited: _}, Context.Calls.tool_call_decision(run.context, call.id)) do
+      add_now(keyed, outcome, duration, batch)
+    else
+      journal = run.journal && Journal.finish(run.journal, call.id, :interrupted)
+      questions = [{call, outcome.term} | batch.questions]
+      %{batch | run: %{run | journal: journal}, questions: questions, asked: batch.asked + 1}
+    end
+  end
+
+  defp ask_questions(%{questions: []} = batch), do: batch
+
+  # Nothing else runs any more. A call that was approved is asked about once more.
+  defp ask_questions(%{questions: questions} = batch) do
+    batch = update_context(batch, &Context.Calls.ask_again/1)
+
+    Enum.reduce(Enum.reverse(questions), batch, fn {call, question}, batch ->
+      Events.emit_decision(batch.run.events, call, :ask, :tool, System.monotonic_time())
+      update_context(batch, &AskUser.put_question(&1, call, question))
+    end)
+  end
+
+  # One that was killed may have begun its job. A tool of somebody else has told nobody the key then.
   defp later?(_run, _call, %{status: :waiting}), do: true
 
   defp later?(run, call, outcome),
     do:
       stopped?(outcome) and
-        match?(%{late: most} when most != nil, run.tools[Tool.name(call.name)])
+        match?(
+          %{late: most, foreign?: false} when most != nil,
+          run.tools[Tool.name(call.name)]
+        )
 
   defp add_later({call, _key} = keyed, outcome, duration, %{run: run} = batch) do
     attempt = Map.fetch!(run.journal.attempts, call.id)

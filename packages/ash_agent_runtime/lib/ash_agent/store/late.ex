@@ -22,7 +22,7 @@ defmodule AshAgent.Store.Late do
     waits =
       for {key, %{state: :open} = call} <- calls, not is_map_key(before, key) do
         document = %{for: call.for, call: Map.take(call, [:id, :name, :arguments, :iteration])}
-        wait(key, call.deadline, digest(call.for), document)
+        wait(key, call.deadline, digest(whom(call.for)), document)
       end
 
     # What only a deadline is for waits for nobody.
@@ -62,6 +62,10 @@ defmodule AshAgent.Store.Late do
     document = document |> Terms.encode!() |> JSON.raw()
     Changes.object([deadline: deadline, whom: whom, document: document] ++ journal_key(key))
   end
+
+  # A map may say more than whom a call waits for.
+  defp whom(%{for: whom}), do: whom
+  defp whom(whom), do: whom
 
   defp closed(key, state), do: Changes.object([state: state] ++ journal_key(key))
 
