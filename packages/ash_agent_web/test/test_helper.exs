@@ -4,4 +4,4 @@ Integrations.put_version("Chromium", fn ->
   String.replace(Browser.version(), "Chromium ", "")
 end)
 
-Integrations.start([], chromium: Browser.executable(), axe: Browser.axe())
+Integrations.start([ex_mcp: ExMCP.HttpPlug], chromium: Browser.executable(), axe: Browser.axe())

@@ -1,3 +1,5 @@
 alias AshAgent.TestSupport.Integrations
 
-Integrations.start([plug: Plug.Test], chromium: AshAgent.TestSupport.Browser.executable())
+Integrations.start([plug: Plug.Test, ex_mcp: ExMCP.HttpPlug],
+  chromium: AshAgent.TestSupport.Browser.executable()
+)
