@@ -17,7 +17,10 @@ defmodule AshAgent.MCP.Plug do
 
   @compile {:no_warn_undefined, [ExMCP.HttpPlug, Plug.Conn]}
 
+  @header_mismatch -32_020
+
   @statuses %{
+    header: 400,
     unauthenticated: 401,
     origin: 403,
     host: 403,
@@ -28,6 +31,7 @@ defmodule AshAgent.MCP.Plug do
   }
 
   @words %{
+    header: "mcp-name is not the task's id",
     unauthenticated: "sign in",
     origin: "this origin may not ask",
     host: "this host is not served",
@@ -61,15 +65,19 @@ defmodule AshAgent.MCP.Plug do
     ExMCP.HttpPlug.call(conn, ExMCP.HttpPlug.init([mrtr: true] ++ opts))
   end
 
+  defp refuse(conn, {:header, id}), do: refuse(conn, :header, @header_mismatch, id)
+  defp refuse(conn, kind), do: refuse(conn, kind, -32_000, nil)
+
   # The log has the same id where we are the reason.
-  defp refuse(conn, kind) do
+  defp refuse(conn, kind, code, id) do
     status = Map.fetch!(@statuses, kind)
-    id = if status >= 500, do: " (#{Door.report(kind)})", else: ""
-    error = %{code: -32_000, message: Map.fetch!(@words, kind) <> id}
+    words = Map.fetch!(@words, kind)
+    words = if status >= 500, do: "#{words} (#{Door.report(kind)})", else: words
+    error = %{code: code, message: words}
 
     conn
     |> Plug.Conn.put_resp_header("content-type", "application/json")
     |> Plug.Conn.put_resp_header("cache-control", "no-store")
-    |> Plug.Conn.send_resp(status, JSON.encode(%{jsonrpc: "2.0", id: nil, error: error}))
+    |> Plug.Conn.send_resp(status, JSON.encode(%{jsonrpc: "2.0", id: id, error: error}))
   end
 end

@@ -208,7 +208,7 @@ defmodule AshAgent.MCP.Server do
   end
 
   @doc false
-  # Returns `{:ok, identity}` of a request over HTTP, or `{:error, kind}`.
+  # Returns `{:ok, identity}` of a request over HTTP, or `{:error, kind}`, where a kind may be `{:header, id}`.
   def admit(
         %__MODULE__{door: door, max_bytes: max} = server,
         %{method: method, body: body} = request
@@ -216,8 +216,24 @@ defmodule AshAgent.MCP.Server do
     with :ok <- Door.check_site(door, request),
          true <- byte_size(body) <= max || {:error, :too_large},
          true <- method != "POST" or Door.json?(request) || {:error, :content_type},
-         do: identify(server, request, asks(server, body))
+         message = decode(body),
+         true <- named?(request, message) || {:error, {:header, message["id"]}},
+         do: identify(server, request, asks(server, message))
   end
+
+  # What is no JSON is refused with the words of MCP.
+  defp decode(body) do
+    case JSON.decode(body) do
+      {:ok, message} -> message
+      {:error, _where} -> nil
+    end
+  end
+
+  # ex_mcp looks at the names of tools.
+  defp named?(%{headers: headers}, %{"method" => "tasks/" <> _, "params" => %{"taskId" => id}}),
+    do: for({"mcp-name", name} when name != id <- headers, do: name) == []
+
+  defp named?(_request, _message), do: true
 
   @doc false
   def identify(%{door: %{identify: identify}} = server, request, asks) do
@@ -238,15 +254,7 @@ defmodule AshAgent.MCP.Server do
   end
 
   # The conversation that a message is about, in the application's words.
-  defp asks(server, body) do
-    case JSON.decode(body) do
-      {:ok, message} -> asked(server, message)
-      _other -> nil
-    end
-  end
-
-  @doc false
-  def asked(%{mode: mode} = server, %{"method" => method, "params" => %{} = params}) do
+  defp asks(%{mode: mode} = server, %{"method" => method, "params" => %{} = params}) do
     case {method, params} do
       {"tools/call", %{"arguments" => %{"conversation" => asks}}} when mode == :agent ->
         if is_binary(asks) and byte_size(asks) in 1..2_000 and String.valid?(asks), do: asks
@@ -259,7 +267,7 @@ defmodule AshAgent.MCP.Server do
     end
   end
 
-  def asked(_server, _message), do: nil
+  defp asks(_server, _message), do: nil
 
   @doc false
   # What ExMCP.HttpPlug and ExMCP.MessageProcessor are told.

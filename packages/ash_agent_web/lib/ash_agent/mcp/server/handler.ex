@@ -50,9 +50,6 @@ defmodule AshAgent.MCP.Server.Handler do
   @impl true
   def handle_info(_late, given), do: {:noreply, given}
 
-  # A crash report would have it. Elixir 1.14 does not know this callback.
-  def format_status(status), do: Map.drop(status, [:message, :state, :log])
-
   defp guard(request, context, given) do
     handle(request, context, given.())
   catch
@@ -217,7 +214,10 @@ defmodule AshAgent.MCP.Server.Handler do
   defp report(progress, total), do: ExMCP.Server.Context.report_progress(progress, total)
 
   defp answer(_turn, {:done, result}, _context), do: {:ok, result}
-  defp answer(_turn, {:cancelled, words}, _context), do: {:ok, Turn.error(words)}
+
+  defp answer(_turn, {ended, words}, _context) when ended in [:failed, :cancelled],
+    do: {:ok, Turn.error(words)}
+
   defp answer(_turn, :gone, _context), do: {:ok, Turn.error(@words.not_found)}
 
   defp answer(turn, state, context) do
@@ -282,6 +282,9 @@ defmodule AshAgent.MCP.Server.Handler do
 
   defp status(_turn, {:cancelled, words}, _context),
     do: %{"status" => "cancelled", "statusMessage" => words}
+
+  defp status(_turn, {:failed, words}, _context),
+    do: %{"status" => "failed", "error" => %{"code" => @internal, "message" => words}}
 
   defp status(turn, {:asks, _asked} = state, context) do
     case ask(turn, state, context) do

@@ -80,7 +80,7 @@ defmodule AshAgent.MCP.Server.Turn do
   ## What became of it
 
   @doc """
-  Waits for the end of a turn until a time, and returns its state: `{:done, result}`, `{:asks, calls}` with the calls by the ids under which they
+  Waits for the end of a turn until a time, and returns its state: `{:done, result}`, `{:failed, words}`, `{:asks, calls}` with the calls by the ids under which they
   are asked about, `:working`, `{:cancelled, words}` or `:gone`. `tell` gets the session's changes.
   """
   def follow(turn, until, tell, looks \\ @looks) do
@@ -209,13 +209,14 @@ defmodule AshAgent.MCP.Server.Turn do
   end
 
   # Until another node has taken it over.
-  defp stored(%{server: %{door: %{source: Source.Sessions}} = server, identity: identity}) do
+  defp stored(%{server: %{door: %{source: Source.Sessions}} = server, identity: identity} = turn) do
     case Store.fetch(Server.store(server, identity), identity.conversation) do
       {:ok, %{value: %Context{} = context, status: :paused}} ->
         {:ok, context, {:paused, Calls.undecided_tool_calls(context)}}
 
       {:ok, %{value: %Context{} = context, status: status}} ->
-        {:ok, context, if(status == :idle, do: :running, else: status)}
+        found? = Context.find_turn(context, :idempotency_key, turn.key) != nil
+        {:ok, context, if(found?, do: status, else: :running)}
 
       {:error, :not_found} ->
         {:error, :not_found}
@@ -261,7 +262,8 @@ defmodule AshAgent.MCP.Server.Turn do
       {:failed, kind} ->
         if last? and cancelled?(turn),
           do: {:cancelled, "the turn was cancelled"},
-          else: {:done, failed(kind)}
+          # What an application's code, or a provider, said is not among these words.
+          else: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
     end
   end
 
@@ -278,20 +280,24 @@ defmodule AshAgent.MCP.Server.Turn do
           call <- calls,
           do: call
 
-    case {List.last(Enum.filter(calls, &settled?/1)), status} do
-      {%{result: {:ok, value}}, _status} ->
-        {:done, result(value)}
-
-      {%{id: id, result: {_error, reason}}, _status} ->
-        refused(turn, context, id, reason)
-
-      {nil, {:paused, _calls}} ->
+    case {status, List.last(Enum.filter(calls, &settled?/1))} do
+      {{:paused, _calls}, _settled} ->
         asked(context)
 
-      {nil, :idle} ->
-        if calls != [] and List.last(calls).result, do: :working, else: ended(turn, context, true)
+      {:running, _settled} ->
+        :working
 
-      {nil, _status} ->
+      {_status, %{result: {:ok, value}}} ->
+        {:done, result(value)}
+
+      {_status, %{id: id, result: {_error, reason}}} ->
+        refused(turn, context, id, reason)
+
+      # It waits for a late result.
+      {:idle, nil} ->
+        if Enum.any?(calls, & &1.result), do: :working, else: ended(turn, context, true)
+
+      {_status, nil} ->
         :working
     end
   end
@@ -369,12 +375,16 @@ defmodule AshAgent.MCP.Server.Turn do
       when type in [:image, :audio] and is_binary(data) ->
         [%{"type" => Atom.to_string(type), "data" => data, "mimeType" => media}]
 
-      %{type: type, media_type: media, data: data}
+      %{type: type, media_type: media, data: data} = part
       when type in [:video, :file] and is_binary(data) ->
         [
           %{
             "type" => "resource",
-            "resource" => %{"uri" => "data:", "mimeType" => media, "blob" => data}
+            "resource" => %{
+              "uri" => "file:///" <> URI.encode(part[:filename] || "file"),
+              "mimeType" => media,
+              "blob" => data
+            }
           }
         ]
 
@@ -389,9 +399,6 @@ defmodule AshAgent.MCP.Server.Turn do
 
   @doc "The result of a call that went wrong, in words for everybody."
   def error(words), do: Map.put(text(words), "isError", true)
-
-  # What an application's code, or a provider, said is not among them.
-  defp failed(kind), do: error("the turn failed: #{Door.Stream.kind(kind)}")
 
   ## Decisions
 
@@ -474,13 +481,13 @@ defmodule AshAgent.MCP.Server.Turn do
     do: identity[:by] != nil or source == Source.Ash
 
   defp decisions(context, responses) do
-    {asked, decided} = {Reader.asked(context), Reader.decided(context)}
+    asked = Reader.asked(context)
 
     Enum.reduce_while(responses, {:ok, []}, fn {id, response}, {:ok, all} ->
       case {asked[id], response} do
         {_call, %{"action" => "cancel"}} -> {:cont, {:ok, all}}
-        {nil, _response} when is_map_key(decided, id) -> {:cont, {:ok, all}}
-        {nil, _response} -> {:halt, {:error, :not_waiting}}
+        # It is not asked about any more, or never was.
+        {nil, _response} -> {:cont, {:ok, all}}
         {call, response} -> put_verdict(verdict(call, response), call, all)
       end
     end)
