@@ -86,7 +86,7 @@ defmodule AshAgent.MCP.Server do
   alias AshAgent.{Caller, Door, Options, Sessions}
   alias AshAgent.Context.JSON
   alias AshAgent.Door.Source
-  alias AshAgent.MCP.Server.{Calls, Handler, Seal, Turn, Used}
+  alias AshAgent.MCP.Server.{Calls, Handler, Seal, Stdio, Turn, Used}
   alias AshAgent.Runtime.Tool
   alias AshAgent.Sessions.Node
 
@@ -178,6 +178,21 @@ defmodule AshAgent.MCP.Server do
   @spec tool_sessions(keyword()) :: Supervisor.child_spec()
   def tool_sessions(opts) when is_list(opts), do: Sessions.child_spec([llm: Calls] ++ opts)
 
+  @doc """
+  Serves over standard input and output until the input ends, and returns `:ok`.
+
+  The module has a function `mcp_server/0` that returns a server. Its application is started, and what that logs or prints goes to standard
+  error. For a release: `bin/my_app eval "AshAgent.MCP.Server.stdio(MyApp.MCP)"`. With Mix there is `mix ash_agent.mcp`.
+  """
+  @doc since: "0.1.0"
+  @spec stdio(module()) :: :ok
+  def stdio(module) when is_atom(module) do
+    device = Stdio.take_over()
+    app = Application.get_application(module)
+    if app, do: {:ok, _apps} = Application.ensure_all_started(app)
+    Stdio.serve(module.mcp_server(), device)
+  end
+
   ## For the plug and stdio
 
   @doc false
@@ -253,8 +268,9 @@ defmodule AshAgent.MCP.Server do
     _kind, _reason -> {:error, :unavailable}
   end
 
+  @doc false
   # The conversation that a message is about, in the application's words.
-  defp asks(%{mode: mode} = server, %{"method" => method, "params" => %{} = params}) do
+  def asks(%{mode: mode} = server, %{"method" => method, "params" => %{} = params}) do
     case {method, params} do
       {"tools/call", %{"arguments" => %{"conversation" => asks}}} when mode == :agent ->
         if is_binary(asks) and byte_size(asks) in 1..2_000 and String.valid?(asks), do: asks
@@ -267,7 +283,7 @@ defmodule AshAgent.MCP.Server do
     end
   end
 
-  defp asks(_server, _message), do: nil
+  def asks(_server, _message), do: nil
 
   @doc false
   # What ExMCP.HttpPlug and ExMCP.MessageProcessor are told.

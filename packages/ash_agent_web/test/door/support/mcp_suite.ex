@@ -3,6 +3,8 @@ defmodule AshAgent.TestSupport.McpSuite do
 
   # Our server as the official suite tests it: with the tools that it asks for, as tools of an application.
 
+  require Logger
+
   @compile {:no_warn_undefined, [Plug.Cowboy, AshAgent.TestSupport.McpServers]}
   @behaviour AshAgent.LLM
 
@@ -16,28 +18,25 @@ defmodule AshAgent.TestSupport.McpSuite do
 
   @doc "Serves the suite's tools on a port of loopback, which it returns."
   def serve(name) do
-    {:ok, store} = Store.SQLite.open(":memory:")
-    sessions = [name: name, store: store, tools: tools()]
-    {:ok, _} = Sessions.start_link([llm: __MODULE__] ++ sessions)
-    identify = fn _request -> {:ok, %{principal: "the suite", by: "the suite"}} end
-
+    sessions(name)
     port = free_port()
-    host = "127.0.0.1:#{port}"
-
-    server =
-      MCP.Server.new(
-        tools: name,
-        identify: identify,
-        hosts: [host, "localhost:#{port}"],
-        origins: ["http://#{host}", "http://localhost:#{port}"],
-        secrets: [{"k1", :crypto.strong_rand_bytes(32)}],
-        task_after: 300,
-        poll: 100
-      )
-
+    hosts = ["127.0.0.1:#{port}", "localhost:#{port}"]
+    server = server(tools: name, hosts: hosts, origins: Enum.map(hosts, &("http://" <> &1)))
     opts = [port: port, ip: {127, 0, 0, 1}, ref: name]
     {:ok, _} = Plug.Cowboy.http(__MODULE__.Router, server, opts)
     port
+  end
+
+  defp sessions(name) do
+    {:ok, store} = Store.SQLite.open(":memory:")
+    {:ok, _} = Sessions.start_link(name: name, store: store, tools: tools(), llm: __MODULE__)
+  end
+
+  defp server(opts) do
+    identify = fn _request -> {:ok, %{principal: "the suite", by: "the suite"}} end
+    secrets = [{"k1", :crypto.strong_rand_bytes(32)}]
+    own = [identify: identify, secrets: secrets, task_after: 300, poll: 100]
+    MCP.Server.new(own ++ opts)
   end
 
   def stop(name), do: Plug.Cowboy.shutdown(name)
@@ -46,6 +45,12 @@ defmodule AshAgent.TestSupport.McpSuite do
     @moduledoc false
     def init(server), do: server
     def call(conn, server), do: MCP.Plug.call(conn, server)
+  end
+
+  @doc "The same tools over stdio, as an application would have them that prints and logs."
+  def mcp_server do
+    sessions(__MODULE__)
+    server(tools: __MODULE__)
   end
 
   @doc "Runs scenarios, and returns what the suite says and its exit code."
@@ -124,7 +129,11 @@ defmodule AshAgent.TestSupport.McpSuite do
 
   defp functions do
     %{
-      "greet" => fn %{"name" => name} -> {:ok, "Hello, #{name}!"} end,
+      "greet" => fn %{"name" => name} ->
+        IO.puts("printed")
+        Logger.warning("logged")
+        {:ok, "Hello, #{name}!"}
+      end,
       "slow_compute" => fn %{"seconds" => seconds} ->
         Process.sleep(round(seconds * 1_000))
         {:ok, "computed"}
