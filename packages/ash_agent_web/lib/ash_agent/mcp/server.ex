@@ -208,6 +208,13 @@ defmodule AshAgent.MCP.Server do
     do: AshAgent.Conversation.Info.store(resource, identity[:tenant])
 
   @doc false
+  # What it calls that of an identity.
+  def store_id(%{door: %{source: Source.Sessions}}, %{conversation: id}), do: id
+
+  def store_id(%{door: %{place: resource}}, %{conversation: id}),
+    do: AshAgent.Conversation.Info.key(resource, id)
+
+  @doc false
   # What a tenant is called in ids.
   def tenant(%{door: %{source: Source.Ash, place: resource}}, %{tenant: tenant})
       when tenant != nil,

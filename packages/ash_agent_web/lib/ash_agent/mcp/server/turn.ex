@@ -9,7 +9,7 @@ defmodule AshAgent.MCP.Server.Turn do
   alias AshAgent.Door.{Reader, Source}
   alias AshAgent.MCP.Server
   alias AshAgent.MCP.Server.Seal
-  alias AshAgent.Runtime.Ended
+  alias AshAgent.Runtime.{Ended, Journal}
 
   @compile {:no_warn_undefined, AshAgent.Conversation.Info}
 
@@ -25,6 +25,7 @@ defmodule AshAgent.MCP.Server.Turn do
   @looks 20
   # A question that shows more is not asked.
   @longest 20_000
+  @started "This call was started before, and its outcome is unknown: it may have been carried out. "
 
   @doc "Says something in a conversation, and returns `{:ok, turn}` when that is stored."
   def begin(%Server{} = server, identity, asks, text) do
@@ -210,7 +211,7 @@ defmodule AshAgent.MCP.Server.Turn do
 
   # Until another node has taken it over.
   defp stored(%{server: %{door: %{source: Source.Sessions}} = server, identity: identity} = turn) do
-    case Store.fetch(Server.store(server, identity), identity.conversation) do
+    case Store.fetch(Server.store(server, identity), Server.store_id(server, identity)) do
       {:ok, %{value: %Context{} = context, status: :paused}} ->
         {:ok, context, {:paused, Calls.undecided_tool_calls(context)}}
 
@@ -251,7 +252,7 @@ defmodule AshAgent.MCP.Server.Turn do
   defp said(_turn, _last, _context, status) when status in [:running, :waiting, :parked],
     do: :working
 
-  defp said(_turn, _last, context, {:paused, _calls}), do: asked(context)
+  defp said(turn, _last, context, {:paused, _calls}), do: asked(turn, context)
   defp said(turn, _last, context, _idle), do: ended(turn, context, true)
 
   defp ended(turn, context, last?) do
@@ -267,9 +268,37 @@ defmodule AshAgent.MCP.Server.Turn do
     end
   end
 
-  defp asked(context) do
+  defp asked(turn, context) do
+    case questions_of(turn, context) do
+      {:ok, asked} when asked == %{} -> :resume
+      {:ok, asked} -> {:asks, asked}
+      {:error, _kind} -> :working
+    end
+  end
+
+  # By their ids. A call that was started before a crash is asked about once more, which is another question: an answer that a client sends again is
+  # not one to that.
+  defp questions_of(%{server: server, identity: identity}, context) do
     asked = Reader.asked(context)
-    if asked == %{}, do: :resume, else: {:asks, asked}
+    keys = Journal.keys(context, Map.values(asked))
+
+    calls = fn ->
+      Store.calls(Server.store(server, identity), Server.store_id(server, identity),
+        state: :started
+      )
+    end
+
+    with {:ok, started} <- if(asked == %{}, do: {:ok, []}, else: Journal.ask(calls)) do
+      started = Map.new(started, &{&1.key, &1.attempt})
+
+      {:ok,
+       for {id, call} <- asked, into: %{} do
+         case started[keys[call.id]] do
+           nil -> {id, call}
+           attempt -> {"#{id}.#{attempt}", Map.put(call, :started?, true)}
+         end
+       end}
+    end
   end
 
   # The one call of a conversation of tools, or what came of it later.
@@ -282,7 +311,7 @@ defmodule AshAgent.MCP.Server.Turn do
 
     case {status, List.last(Enum.filter(calls, &settled?/1))} do
       {{:paused, _calls}, _settled} ->
-        asked(context)
+        asked(turn, context)
 
       {:running, _settled} ->
         :working
@@ -314,18 +343,16 @@ defmodule AshAgent.MCP.Server.Turn do
       else: {:done, error(words)}
   end
 
-  defp cancelled?(%{server: %{door: %{source: Source.Sessions}} = server, identity: identity}) do
-    with store = Server.store(server, identity),
-         {:ok, %{revision: revision}} <- Store.fetch(store, identity.conversation),
-         {:ok, writes} <-
-           Store.history(store, identity.conversation, after: max(revision - 20, 0)) do
+  defp cancelled?(%{server: server, identity: identity}) do
+    {store, id} = {Server.store(server, identity), Server.store_id(server, identity)}
+
+    with {:ok, %{revision: revision}} <- Store.fetch(store, id),
+         {:ok, writes} <- Store.history(store, id, after: max(revision - 20, 0)) do
       match?(%{outcome: :cancelled}, Ended.find(writes))
     else
       _unknown -> false
     end
   end
-
-  defp cancelled?(_turn), do: false
 
   ## Results
 
@@ -428,12 +455,13 @@ defmodule AshAgent.MCP.Server.Turn do
     if schema && is_binary(words), do: elicit(words, schema)
   end
 
-  defp question(%{name: name, arguments: arguments}) do
+  defp question(%{name: name, arguments: arguments} = call) do
     approve = %{"type" => "boolean", "title" => "Allow this call"}
     reason = %{"type" => "string", "title" => "Why not"}
     schema = put_in(fields("approve", approve), ["properties", "reason"], reason)
     words = shown(arguments)
-    if words, do: elicit("Allow the call of #{name} with #{words}?", schema)
+    again = if call[:started?], do: @started, else: ""
+    if words, do: elicit("#{again}Allow the call of #{name} with #{words}?", schema)
   end
 
   defp shown(arguments) do
@@ -462,7 +490,8 @@ defmodule AshAgent.MCP.Server.Turn do
   def decide(%{server: server, identity: identity} = turn, responses) do
     with {:ok, context, _status} <- peek(turn),
          true <- may?(turn) || {:error, :not_waiting},
-         {:ok, decisions} <- decisions(context, responses) do
+         {:ok, asked} <- questions_of(turn, context),
+         {:ok, decisions} <- decisions(asked, responses) do
       decided =
         Enum.find_value(decisions, :ok, fn {call, verdict, reason} ->
           answer = Door.ask(server.door, :decide, [identity, call, verdict, reason])
@@ -480,9 +509,7 @@ defmodule AshAgent.MCP.Server.Turn do
   defp may?(%{identity: identity, server: %{door: %{source: source}}}),
     do: identity[:by] != nil or source == Source.Ash
 
-  defp decisions(context, responses) do
-    asked = Reader.asked(context)
-
+  defp decisions(asked, responses) do
     Enum.reduce_while(responses, {:ok, []}, fn {id, response}, {:ok, all} ->
       case {asked[id], response} do
         {_call, %{"action" => "cancel"}} -> {:cont, {:ok, all}}
