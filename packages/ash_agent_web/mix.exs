@@ -44,7 +44,7 @@ defmodule AshAgentWeb.MixProject do
   defp elixirc_paths(_env), do: ["lib"]
 
   # Where Hex is missing, Phoenix comes from the application that bin/integration is given.
-  @libraries [:phoenix, :phoenix_html, :phoenix_live_view, :plug]
+  @libraries [:ex_mcp, :phoenix, :phoenix_html, :phoenix_live_view, :plug]
 
   defp libraries do
     libraries = Mix.env() == :integration && System.get_env("ERL_LIBS")

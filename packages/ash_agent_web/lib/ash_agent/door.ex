@@ -349,7 +349,8 @@ defmodule AshAgent.Door do
 
   ## The site that asks
 
-  defp check_site(%{opts: opts, hosts: hosts}, %{method: method} = request) do
+  @doc false
+  def check_site(%{opts: opts, hosts: hosts}, %{method: method} = request) do
     origin = header(request, "origin")
     needed? = opts[:cookies] and method != "GET"
 
@@ -417,7 +418,8 @@ defmodule AshAgent.Door do
     with {:error, _where} <- JSON.decode(body), do: {:error, :invalid_body}
   end
 
-  defp json?(request) do
+  @doc false
+  def json?(request) do
     type = header(request, "content-type") || ""
     type |> String.split(";") |> hd() |> String.trim() |> String.downcase() == "application/json"
   end
@@ -829,8 +831,9 @@ defmodule AshAgent.Door do
 
   defp fit(verdict, _call), do: verdict
 
+  @doc false
   # Of the source of conversations.
-  defp ask(%{source: source, place: place}, function, arguments),
+  def ask(%{source: source, place: place}, function, arguments),
     do: attempt(fn -> apply(source, function, [place | arguments]) end)
 
   # In a process of its own, which gets the session's messages, and whose end stops nothing.

@@ -1,3 +1,8 @@
-alias AshAgent.TestSupport.Integrations
+alias AshAgent.TestSupport.{Integrations, McpServers}
 
-Integrations.start([plug: Plug.Test], chromium: AshAgent.TestSupport.Browser.executable())
+Integrations.put_version("MCP conformance", &McpServers.conformance_version/0)
+
+Integrations.start([plug: Plug.Test, ex_mcp: ExMCP.HttpPlug],
+  chromium: AshAgent.TestSupport.Browser.executable(),
+  mcp_conformance: McpServers.conformance()
+)

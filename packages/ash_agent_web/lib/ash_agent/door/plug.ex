@@ -42,11 +42,12 @@ defmodule AshAgent.Door.Plug do
     answer(conn, Door.call(door, Map.merge(request, more)))
   end
 
+  @doc false
   # One byte more than the door takes is enough for it to refuse.
-  defp read(%{body_params: %{} = params} = conn, _max) when not is_struct(params),
+  def read(%{body_params: %{} = params} = conn, _max) when not is_struct(params),
     do: {JSON.encode(params), conn}
 
-  defp read(conn, max) do
+  def read(conn, max) do
     case Plug.Conn.read_body(conn, length: max, read_length: 64_000, read_timeout: 15_000) do
       {:ok, body, conn} -> {body, conn}
       {:more, body, conn} -> {body <> String.duplicate(" ", max), conn}

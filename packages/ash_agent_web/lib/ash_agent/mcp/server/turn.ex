@@ -1,0 +1,585 @@
+defmodule AshAgent.MCP.Server.Turn do
+  @moduledoc false
+
+  # A client's call: a turn of a conversation, which its prompt's key names. What became of it is in the conversation, so any node can say it,
+  # and nothing else is kept.
+
+  alias AshAgent.{Context, Door, Session, Sessions, Store}
+  alias AshAgent.Context.{Calls, JSON}
+  alias AshAgent.Door.{Reader, Source}
+  alias AshAgent.MCP.Server
+  alias AshAgent.MCP.Server.Seal
+  alias AshAgent.Runtime.{Ended, Journal}
+
+  @compile {:no_warn_undefined, AshAgent.Conversation.Info}
+
+  # `asks` is what the client calls the conversation, if the application has a name for it, and `created` is in milliseconds.
+  @enforce_keys [:server, :identity, :key, :asks, :created]
+  defstruct @enforce_keys
+
+  # So many changes may wait.
+  @limit 1_000
+  @acknowledge 100
+  @again 100
+  # A prompt that was taken just now may be on its way into the session for so many looks.
+  @looks 20
+  # A question that shows more is not asked.
+  @longest 20_000
+  @started "This call was started before, and its outcome is unknown: it may have been carried out. "
+
+  @doc "Says something in a conversation, and returns `{:ok, turn}` when that is stored."
+  def begin(%Server{} = server, identity, asks, text) do
+    key = "mcp:" <> Base.encode16(:crypto.strong_rand_bytes(16), case: :lower)
+    say = [identity, [%{type: :text, text: text}], key, nil]
+
+    with {:ok, identity} <- Door.Stream.again(fn -> Door.ask(server.door, :say, say) end) do
+      created = System.system_time(:millisecond)
+
+      {:ok,
+       %__MODULE__{server: server, identity: identity, key: key, asks: asks, created: created}}
+    end
+  end
+
+  ## Ids
+
+  @doc "The id of a turn, for whom it was made and nobody else."
+  def id(%{server: server, identity: identity} = turn) do
+    whose = [identity.principal, Server.tenant(server, identity)]
+
+    Seal.seal(Server.secrets(server), "task", [
+      turn.created,
+      turn.key,
+      identity.conversation,
+      turn.asks | whose
+    ])
+  end
+
+  @doc "What the application calls the conversation of an id, if the id is one."
+  def asks(server, id) do
+    case Seal.open(Server.secrets(server), "task", id) do
+      {:ok, [_created, _key, _conversation, asks | _whose]} -> asks
+      :error -> nil
+    end
+  end
+
+  @doc "Returns `{:ok, turn}` for an id that was made for these, and `:error` for any other text."
+  def find(server, identity, id) do
+    with {:ok, [created, key, conversation, asks, principal, tenant]} <-
+           Seal.open(Server.secrets(server), "task", id),
+         true <- principal == identity.principal and tenant == Server.tenant(server, identity),
+         true <- created + server.ttl > System.system_time(:millisecond),
+         true <- asks == nil or identity[:conversation] == conversation do
+      identity = Map.put(identity, :conversation, conversation)
+
+      {:ok,
+       %__MODULE__{server: server, identity: identity, key: key, asks: asks, created: created}}
+    else
+      _other -> :error
+    end
+  end
+
+  ## What became of it
+
+  @doc """
+  Waits for the end of a turn until a time, and returns its state: `{:done, result}`, `{:failed, words}`, `{:asks, calls}` with the calls by the ids under which they
+  are asked about, `:working`, `{:cancelled, words}` or `:gone`. `tell` gets the session's changes.
+  """
+  def follow(turn, until, tell, looks \\ @looks) do
+    case open(turn) do
+      {:ok, session, ref, %{context: context}, status} ->
+        case state(turn, context, status) do
+          :working when session != nil ->
+            listen(turn, {session, ref, status}, until, tell)
+
+          :resume ->
+            close(session, ref)
+            resume(turn)
+            again(turn, until, tell, looks)
+
+          :gone when looks > 0 ->
+            close(session, ref)
+            again(turn, until, tell, looks - 1)
+
+          :working ->
+            again(turn, until, tell, looks)
+
+          state ->
+            close(session, ref)
+            state
+        end
+
+      {:error, :not_found} ->
+        :gone
+
+      {:error, _unavailable} ->
+        again(turn, until, tell, looks)
+    end
+  end
+
+  defp again(turn, until, tell, looks) do
+    if now() >= until do
+      :working
+    else
+      Process.sleep(@again)
+      follow(turn, until, tell, looks)
+    end
+  end
+
+  defp listen(turn, {session, ref, status} = heard, until, tell) do
+    receive do
+      {Session, ^ref, number, change} ->
+        if node(session) != node() and rem(number, @acknowledge) == 0,
+          do: Session.acknowledge(session, ref, number)
+
+        if over?(change, status) do
+          close(session, ref)
+          follow(turn, until, tell)
+        else
+          tell.(change)
+          listen(turn, heard, until, tell)
+        end
+
+      {:DOWN, ^ref, :process, _pid, _reason} ->
+        again(turn, until, tell, @looks)
+    after
+      max(until - now(), 0) ->
+        close(session, ref)
+        :working
+    end
+  end
+
+  defp over?(:behind, _status), do: true
+  defp over?({:event, [:run, :stop], _measured, _metadata}, _status), do: true
+  # Where nothing runs, a late result has come.
+  defp over?({kind, _context}, status), do: kind in [:context, :snapshot] and status != :running
+  defp over?(_change, _status), do: false
+
+  @doc "Returns the state of a turn at once. Where its session is not within reach, what is stored says it."
+  def look(turn, looks \\ @looks) do
+    case peek(turn) do
+      {:ok, context, status} ->
+        case state(turn, context, status) do
+          :resume ->
+            resume(turn)
+            :working
+
+          :gone when looks > 0 ->
+            Process.sleep(div(@again, 2))
+            look(turn, looks - 1)
+
+          state ->
+            state
+        end
+
+      {:error, :not_found} ->
+        :gone
+
+      {:error, _unavailable} ->
+        :unavailable
+    end
+  end
+
+  defp peek(turn) do
+    case open(turn) do
+      {:ok, session, ref, %{context: context}, status} ->
+        close(session, ref)
+        {:ok, context, status}
+
+      {:error, :unavailable} ->
+        stored(turn)
+
+      error ->
+        error
+    end
+  end
+
+  defp open(%{server: %{door: %{source: source, place: place}}, identity: identity}) do
+    source.open(place, identity, @limit)
+  catch
+    # It ended meanwhile, or the sessions are just started again.
+    _kind, _reason -> {:error, :unavailable}
+  end
+
+  defp close(_session, nil), do: :ok
+
+  defp close(session, ref) do
+    Session.unsubscribe(session, ref)
+    :ok
+  catch
+    :exit, _gone -> :ok
+  end
+
+  # Until another node has taken it over.
+  defp stored(%{server: %{door: %{source: Source.Sessions}} = server, identity: identity} = turn) do
+    case Store.fetch(Server.store(server, identity), Server.store_id(server, identity)) do
+      {:ok, %{value: %Context{} = context, status: :paused}} ->
+        {:ok, context, {:paused, Calls.undecided_tool_calls(context)}}
+
+      {:ok, %{value: %Context{} = context, status: status}} ->
+        found? = Context.find_turn(context, :idempotency_key, turn.key) != nil
+        {:ok, context, if(found?, do: status, else: :running)}
+
+      {:error, :not_found} ->
+        {:error, :not_found}
+
+      _failed ->
+        {:error, :unavailable}
+    end
+  catch
+    _kind, _reason -> {:error, :unavailable}
+  end
+
+  defp stored(_turn), do: {:error, :unavailable}
+
+  defp state(%{server: %{mode: mode}} = turn, context, status) do
+    case Context.find_turn(context, :idempotency_key, turn.key) do
+      nil -> if status == :running or waits?(turn), do: :working, else: :gone
+      {first, _last} when mode == :tools -> called(turn, first, context, status)
+      {_first, last} -> said(turn, last, context, status)
+    end
+  end
+
+  defp waits?(%{server: %{door: %{source: source, place: place}}} = turn) do
+    source.waits?(place, turn.identity, turn.key)
+  catch
+    _kind, _reason -> true
+  end
+
+  # Another turn came after it.
+  defp said(turn, last, %{current_iteration: current} = context, _status) when last < current,
+    do: ended(turn, Context.rewind(context, to: last), false)
+
+  defp said(_turn, _last, _context, status) when status in [:running, :waiting, :parked],
+    do: :working
+
+  defp said(turn, _last, context, {:paused, _calls}), do: asked(turn, context)
+  defp said(turn, _last, context, _idle), do: ended(turn, context, true)
+
+  defp ended(turn, context, last?) do
+    case Reader.outcome(context, :idle) do
+      :answered ->
+        {:done, answer(turn, context)}
+
+      {:failed, kind} ->
+        if last? and cancelled?(turn),
+          do: {:cancelled, "the turn was cancelled"},
+          # What an application's code, or a provider, said is not among these words.
+          else: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
+    end
+  end
+
+  defp asked(turn, context) do
+    case questions_of(turn, context) do
+      {:ok, asked} when asked == %{} -> :resume
+      {:ok, asked} -> {:asks, asked}
+      {:error, _kind} -> :working
+    end
+  end
+
+  # By their ids. A call that was started before a crash is asked about once more, which is another question: an answer that a client sends again is
+  # not one to that.
+  defp questions_of(%{server: server, identity: identity}, context) do
+    asked = Reader.asked(context)
+    keys = Journal.keys(context, Map.values(asked))
+
+    calls = fn ->
+      Store.calls(Server.store(server, identity), Server.store_id(server, identity),
+        state: :started
+      )
+    end
+
+    with {:ok, started} <- if(asked == %{}, do: {:ok, []}, else: Journal.ask(calls)) do
+      started = Map.new(started, &{&1.key, &1.attempt})
+
+      {:ok,
+       for {id, call} <- asked, into: %{} do
+         case started[keys[call.id]] do
+           nil -> {id, call}
+           attempt -> {"#{id}.#{attempt}", Map.put(call, :started?, true)}
+         end
+       end}
+    end
+  end
+
+  # The one call of a conversation of tools, or what came of it later.
+  defp called(turn, first, %{current_iteration: current} = context, status) do
+    calls =
+      for number <- first..current//1,
+          %{tool_calls: calls} <- [Context.get_iteration(context, number)],
+          call <- calls,
+          do: call
+
+    case {status, List.last(Enum.filter(calls, &settled?/1))} do
+      {{:paused, _calls}, _settled} ->
+        asked(turn, context)
+
+      {:running, _settled} ->
+        :working
+
+      {_status, %{result: {:ok, value}}} ->
+        {:done, result(value)}
+
+      {_status, %{id: id, result: {_error, reason}}} ->
+        refused(turn, context, id, reason)
+
+      # It waits for a late result.
+      {:idle, nil} ->
+        if Enum.any?(calls, & &1.result), do: :working, else: ended(turn, context, true)
+
+      {_status, nil} ->
+        :working
+    end
+  end
+
+  defp settled?(%{result: result}), do: result != nil and not match?({:waiting, _}, result)
+
+  # One that was started may have done its work.
+  defp refused(turn, context, id, reason) do
+    words = if is_binary(reason), do: reason, else: "the tool failed"
+    status = Calls.tool_call_status(context, id)
+
+    if status == :cancelled or (status == :unknown and cancelled?(turn)),
+      do: {:cancelled, words},
+      else: {:done, error(words)}
+  end
+
+  defp cancelled?(%{server: server, identity: identity}) do
+    {store, id} = {Server.store(server, identity), Server.store_id(server, identity)}
+
+    with {:ok, %{revision: revision}} <- Store.fetch(store, id),
+         {:ok, writes} <- Store.history(store, id, after: max(revision - 20, 0)) do
+      match?(%{outcome: :cancelled}, Ended.find(writes))
+    else
+      _unknown -> false
+    end
+  end
+
+  ## Results
+
+  defp answer(turn, context) do
+    messages = Enum.reject(Context.to_messages(context), &is_map_key(&1, :arrival))
+    %{content: content} = List.last(messages)
+    name = name(turn)
+
+    %{
+      "content" => content(content) ++ [%{"type" => "text", "text" => "conversation: " <> name}],
+      "structuredContent" => %{"answer" => Reader.text(content), "conversation" => name}
+    }
+  end
+
+  @doc "What the client calls the conversation."
+  def name(%{asks: asks}) when asks != nil, do: asks
+
+  def name(%{server: server, identity: identity}) do
+    whose = [identity.principal, Server.tenant(server, identity)]
+    Seal.seal(Server.secrets(server), "conversation", [identity.conversation | whose])
+  end
+
+  @doc "Returns `{:ok, id}` for a name that was made for these."
+  def conversation(server, identity, name) do
+    whose = [identity.principal, Server.tenant(server, identity)]
+
+    case Seal.open(Server.secrets(server), "conversation", name) do
+      {:ok, [id | ^whose]} -> {:ok, id}
+      _other -> :error
+    end
+  end
+
+  defp result(%{} = value) when not is_struct(value),
+    do: Map.put(text(JSON.encode(value)), "structuredContent", value)
+
+  defp result(value), do: %{"content" => content(value)}
+
+  defp content(nil), do: []
+  defp content(text) when is_binary(text), do: [%{"type" => "text", "text" => text}]
+
+  defp content([%{type: _} | _] = parts) do
+    Enum.flat_map(parts, fn
+      %{type: :text, text: text} when is_binary(text) ->
+        [%{"type" => "text", "text" => text}]
+
+      %{type: type, media_type: media, data: data}
+      when type in [:image, :audio] and is_binary(data) ->
+        [%{"type" => Atom.to_string(type), "data" => data, "mimeType" => media}]
+
+      %{type: type, media_type: media, data: data} = part
+      when type in [:video, :file] and is_binary(data) ->
+        [
+          %{
+            "type" => "resource",
+            "resource" => %{
+              "uri" => "file:///" <> URI.encode(part[:filename] || "file"),
+              "mimeType" => media,
+              "blob" => data
+            }
+          }
+        ]
+
+      _for_providers ->
+        []
+    end)
+  end
+
+  defp content(other), do: [%{"type" => "text", "text" => JSON.encode(other)}]
+
+  defp text(text), do: %{"content" => [%{"type" => "text", "text" => text}]}
+
+  @doc "The result of a call that went wrong, in words for everybody."
+  def error(words), do: Map.put(text(words), "isError", true)
+
+  ## Decisions
+
+  @doc """
+  Returns the requests of MCP for what a client may answer, by the ids of calls, or `:elsewhere` if it may not, or cannot be shown what they are.
+  """
+  def questions(%{identity: identity, server: %{door: %{source: source}}}, asked) do
+    requests = for {id, call} <- asked, into: %{}, do: {id, question(call)}
+    may? = identity[:by] != nil or source == Source.Ash
+    if may? and Enum.all?(requests, &elem(&1, 1)), do: requests, else: :elsewhere
+  end
+
+  defp question(%{question: true, arguments: arguments}) do
+    schema =
+      case arguments do
+        %{"form" => form} ->
+          if flat?(form), do: form
+
+        %{"choices" => [_ | _] = choices} ->
+          fields("answer", %{"type" => "string", "enum" => choices})
+
+        _text ->
+          fields("answer", %{"type" => "string", "minLength" => 1})
+      end
+
+    words = arguments["question"] || shown(arguments)
+    if schema && is_binary(words), do: elicit(words, schema)
+  end
+
+  defp question(%{name: name, arguments: arguments} = call) do
+    approve = %{"type" => "boolean", "title" => "Allow this call"}
+    reason = %{"type" => "string", "title" => "Why not"}
+    schema = put_in(fields("approve", approve), ["properties", "reason"], reason)
+    words = shown(arguments)
+    again = if call[:started?], do: @started, else: ""
+    if words, do: elicit("#{again}Allow the call of #{name} with #{words}?", schema)
+  end
+
+  defp shown(arguments) do
+    words = JSON.encode(arguments)
+    if byte_size(words) <= @longest, do: words
+  end
+
+  defp fields(name, schema),
+    do: %{"type" => "object", "properties" => %{name => schema}, "required" => [name]}
+
+  # A form of MCP has no lists and objects in it.
+  defp flat?(%{"properties" => %{} = properties}),
+    do:
+      Enum.all?(properties, fn {_name, schema} ->
+        schema["type"] in ~w(string number integer boolean)
+      end)
+
+  defp flat?(_other), do: false
+
+  defp elicit(words, schema) do
+    params = %{"mode" => "form", "message" => words, "requestedSchema" => schema}
+    %{"method" => "elicitation/create", "params" => params}
+  end
+
+  @doc "Decides what a client has answered, by the ids of the questions. What it does not answer waits. Returns `:ok` or `{:error, kind}`."
+  def decide(%{server: server, identity: identity} = turn, responses) do
+    with {:ok, context, _status} <- peek(turn),
+         true <- may?(turn) || {:error, :not_waiting},
+         {:ok, asked} <- questions_of(turn, context),
+         {:ok, decisions} <- decisions(asked, responses) do
+      decided =
+        Enum.find_value(decisions, :ok, fn {call, verdict, reason} ->
+          answer = Door.ask(server.door, :decide, [identity, call, verdict, reason])
+          if answer != :ok, do: answer
+        end)
+
+      # Goes on when all is decided.
+      with :ok <- decided do
+        look(turn, 0)
+        :ok
+      end
+    end
+  end
+
+  defp may?(%{identity: identity, server: %{door: %{source: source}}}),
+    do: identity[:by] != nil or source == Source.Ash
+
+  defp decisions(asked, responses) do
+    Enum.reduce_while(responses, {:ok, []}, fn {id, response}, {:ok, all} ->
+      case {asked[id], response} do
+        {_call, %{"action" => "cancel"}} -> {:cont, {:ok, all}}
+        # It is not asked about any more, or never was.
+        {nil, _response} -> {:cont, {:ok, all}}
+        {call, response} -> put_verdict(verdict(call, response), call, all)
+      end
+    end)
+  end
+
+  defp put_verdict({verdict, reason}, call, all),
+    do: {:cont, {:ok, [{call, verdict, reason} | all]}}
+
+  defp put_verdict(:error, _call, _all), do: {:halt, {:error, :invalid_answer}}
+
+  defp verdict(_call, %{"action" => "decline"}), do: {:deny, nil}
+
+  defp verdict(%{question: true, arguments: arguments}, %{
+         "action" => "accept",
+         "content" => %{} = content
+       }) do
+    case {arguments, content} do
+      {%{"form" => _}, form} ->
+        {{:answer, form}, nil}
+
+      {_text, %{"answer" => answer}} when is_binary(answer) and answer != "" ->
+        {{:answer, answer}, nil}
+
+      _other ->
+        :error
+    end
+  end
+
+  defp verdict(%{question: true}, _response), do: :error
+
+  defp verdict(_call, %{"action" => "accept", "content" => %{"approve" => approve} = content}) do
+    case {approve, content["reason"]} do
+      {true, _reason} ->
+        {:approve, nil}
+
+      {false, reason} when reason == nil or (is_binary(reason) and byte_size(reason) <= 2_000) ->
+        {:deny, reason}
+
+      _other ->
+        :error
+    end
+  end
+
+  defp verdict(_call, _response), do: :error
+
+  defp resume(%{server: server, identity: identity}),
+    do: Door.ask(server.door, :resume, [identity])
+
+  @doc "Ends a turn that runs, waits for a person or for a late result. One that has ended, or has not begun, stays as it is."
+  def cancel(%{server: server, identity: identity} = turn) do
+    with {:ok, context, status} <- peek(turn),
+         {_first, last} <- Context.find_turn(context, :idempotency_key, turn.key),
+         true <- server.mode == :tools or last == context.current_iteration,
+         false <- match?({:done, _result}, state(turn, context, status)) do
+      for %{handle: key} <- Calls.late_calls(context, :open), server.mode == :tools do
+        reason = [reason: "cancelled by the client"]
+        Sessions.cancel_call(server.door.place, identity.conversation, key, reason)
+      end
+
+      if status == :idle, do: :ok, else: Door.ask(server.door, :stop, [identity])
+    else
+      {:error, kind} -> {:error, kind}
+      _ended_or_waiting -> :ok
+    end
+  end
+
+  defp now, do: System.monotonic_time(:millisecond)
+end
