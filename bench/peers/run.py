@@ -6,10 +6,13 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).parent
@@ -55,21 +58,22 @@ CONTESTANTS = {
     "ash_agent": ours,
     "pydantic-ai": python("pydantic_ai", "pydantic_ai_.py"),
     "openai-agents": python("agents", "openai_agents_.py"),
-    "LangGraph": python("langgraph", "langgraph_.py"),
+    "LangGraph": python("langgraph.checkpoint.sqlite", "langgraph_.py"),
     "Vercel ai": node,
 }
 
 
 class Contestant:
-    def __init__(self, name, url):
+    def __init__(self, name, url, folder):
         self.name = name
+        self.file = pathlib.Path(folder) / name
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             CONTESTANTS[name](url),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, "PEERS_NODE": NODE, "OPENAI_API_KEY": "key", "MIX_ENV": "prod"},
+            env={**os.environ, "PEERS_NODE": NODE, "PEERS_FILE": str(self.file), "OPENAI_API_KEY": "key", "MIX_ENV": "prod"},
             text=True,
         )
         self.expect("ready")
@@ -94,6 +98,14 @@ class Contestant:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
+    def stored(self):
+        """Bytes of its files, with nothing left in a log."""
+        if self.file.exists():
+            connection = sqlite3.connect(self.file)
+            connection.execute("pragma wal_checkpoint(truncate)")
+            connection.close()
+        return sum(path.stat().st_size for path in self.file.parent.glob(self.name + "*"))
+
     def stop(self):
         self.process.kill()
         self.process.wait()
@@ -110,6 +122,23 @@ def measure(contestant, command, units, least, stats):
     return used * 1e6 / units / times, stats()["bytes"] / units / times
 
 
+def measure_saves(contestant, saves, appends):
+    """CPU and wall milliseconds of a first save and of an append, and the megabytes of a save. What is written behind a save
+    counts as its CPU, not as its time."""
+    found = []
+    contestant.do(f"prepare {saves} {appends}")
+    size = contestant.stored()
+    for command, times in [("save", saves), ("append", appends)]:
+        before, began = contestant.cpu(), time.monotonic()
+        contestant.do(command)
+        took = time.monotonic() - began
+        contestant.do("settle")
+        found += [(contestant.cpu() - before) * 1e3 / times, took * 1e3 / times]
+        if command == "save":
+            found.append((contestant.stored() - size) / 1e6 / times)
+    return found
+
+
 def versions():
     lines = [subprocess.run(["elixir", "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]]
     script = (
@@ -117,7 +146,7 @@ def versions():
         "for p in sys.argv[1:]:\n try: print(p, m.version(p))\n except m.PackageNotFoundError: pass"
     )
     if os.path.exists(PYTHON):
-        packages = ["pydantic-ai-slim", "openai-agents", "langgraph", "langchain-openai", "openai"]
+        packages = ["pydantic-ai-slim", "openai-agents", "langgraph", "langgraph-checkpoint-sqlite", "langchain-openai", "openai"]
         lines += subprocess.run([PYTHON, "-c", script, *packages], capture_output=True, text=True).stdout.splitlines()
     for package in ["ai", "@ai-sdk/openai-compatible"]:
         path = pathlib.Path(NODE) / "node_modules" / package / "package.json"
@@ -147,7 +176,7 @@ def main():
     contestants = []
     for name in CONTESTANTS:
         try:
-            contestants.append(Contestant(name, f"{url}/v1"))
+            contestants.append(Contestant(name, f"{url}/v1", folder))
         except Missing as why:
             print(f"{name} is left out: {why}", file=sys.stderr)
 
@@ -159,9 +188,11 @@ def main():
         (f"a streamed piece of {pieces:,}", f"pieces {pieces}", pieces),
         ("200 conversations of 10 at once, a turn", "many 200 10", 2_000),
     ]
+    saves, appends = (2, 3) if quick else (20, 50)
     if quick:
-        tasks = tasks[:1] + tasks[3:4]
+        tasks = tasks[:1] + tasks[3:4] + [("20 conversations of 10 at once, a turn", "many 20 10", 200)]
     tasks = [task for task in tasks if task[1].startswith(given.only)]
+    does_save = "save".startswith(given.only)
 
     try:
         for contestant in contestants:
@@ -173,6 +204,11 @@ def main():
                 for contestant in contestants:
                     found = measure(contestant, command, units, least, stats)
                     measured.setdefault((command, contestant.name), []).append(found)
+        memory = [contestant.memory() for contestant in contestants]
+        stored = {contestant.name: [] for contestant in contestants}
+        for _ in range(rounds if does_save else 0):
+            for contestant in contestants:
+                stored[contestant.name].append(measure_saves(contestant, saves, appends))
         print(f"{versions()}\n")
         print("| CPU, us (bytes sent) | " + " | ".join(c.name for c in contestants) + " |")
         print("|---|" + "--:|" * len(contestants))
@@ -185,7 +221,11 @@ def main():
                 sent = statistics.median(sent)
                 cells.append(f"{cell} ({sent:,.0f})" if sent >= 1 else cell)
             print(f"| {title} | " + " | ".join(cells) + " |")
-        print("| memory at the end, MB | " + " | ".join(f"{c.memory():,.0f}" for c in contestants) + " |")
+        print("| memory after that, MB | " + " | ".join(f"{used:,.0f}" for used in memory) + " |")
+        titles = ["CPU of a first save of 501 messages, ms", "its time, ms", "its file, MB", "CPU of an append of 4, ms", "its time, ms"]
+        for position, title in enumerate(titles if does_save else []):
+            found = [[round[position] for round in stored[contestant.name]] for contestant in contestants]
+            print(f"| {title} | " + " | ".join(f"{statistics.median(times):,.2f}" for times in found) + " |")
         for command in [command for _, command, _ in tasks if command.startswith("turns")]:
             sent = {c.name: statistics.median(b for _, b in measured[command, c.name]) for c in contestants}
             if min(sent.values()) * 1.5 < max(sent.values()):
@@ -194,6 +234,7 @@ def main():
         for contestant in contestants:
             contestant.stop()
         server.kill()
+        shutil.rmtree(folder)
 
 
 main()

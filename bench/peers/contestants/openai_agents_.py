@@ -1,4 +1,4 @@
-from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, OpenAIChatCompletionsModel, Runner, SQLiteSession, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 
 import base
@@ -28,4 +28,26 @@ async def stream(model):
         pass
 
 
-base.main(turns, stream)
+def items(messages):
+    out = []
+    for role, text, call in messages:
+        if role == "tool":
+            out.append({"type": "function_call_output", "call_id": call[0], "output": text})
+            continue
+        out.append({"role": role, "content": text})
+        if call:
+            out.append({"type": "function_call", "call_id": call[0], "name": "read_file", "arguments": call[1]})
+    return out
+
+
+sessions = {}
+
+
+async def write(name, messages):
+    if name not in sessions:
+        sessions.clear()
+        sessions[name] = SQLiteSession(name, base.FILE)
+    await sessions[name].add_items(messages)
+
+
+base.main(turns, stream, base.Saves(items, write))

@@ -504,7 +504,7 @@ defmodule AshAgent.Store do
   are runs of letters and digits: `ann@example.org` is three. Case does not matter, order and punctuation do not either, and there are no
   operators. Pass `next` as the option `:after` to get the next page.
 
-  `AshAgent.Store.SQLite` writes its index behind the saves: a search first indexes up to 5,000 iterations that wait, and `behind` is the number of those that it
+  `AshAgent.Store.SQLite` writes its index behind the saves: a search first indexes about 5,000 iterations that wait, and `behind` is the number of those that it
   cannot find yet. It is 0 in `AshAgent.Store.Postgres`.
 
   A conversation's current masks apply: text that they hide is neither found nor shown. Reads the index and the iterations that have

@@ -7,7 +7,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
 
     def up do
       execute(~s(create schema if not exists "of Ecto"))
-      Migrations.up(version: 4, prefix: "of Ecto")
+      Migrations.up(version: 5, prefix: "of Ecto")
     end
 
     def down, do: Migrations.down(version: 1, prefix: "of Ecto")
@@ -37,10 +37,10 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
     test "the migration is noted, goes down and up again, and a second one does nothing" do
       assert :ok = Postgres.Migrations.check(store())
       assert :ok = Ecto.Migrator.down(Repo, 1, StoreMigration, log: false)
-      assert {:error, %Store.Error{reason: {:schema, 0, 4}}} = Postgres.Migrations.check(store())
+      assert {:error, %Store.Error{reason: {:schema, 0, 5}}} = Postgres.Migrations.check(store())
       assert {:error, %Store.Error{reason: {:refused, "42P01"}}} = Store.fetch(store(), "x")
       assert :ok = Ecto.Migrator.up(Repo, 1, StoreMigration, log: false)
-      assert {:ok, 4} = Postgres.Migrations.migrate(store())
+      assert {:ok, 5} = Postgres.Migrations.migrate(store())
       assert :ok = Postgres.Migrations.check(store())
     end
 
@@ -81,7 +81,7 @@ if Code.ensure_loaded?(Ecto.Adapters.Postgres) do
         MyApp.Repo.config() |> Keyword.take([:hostname, :port, :username, :password, :database])
 
       start_supervised!({Postgrex, [name: @pool, pool_size: 8] ++ config})
-      {:ok, 4} = Store.Postgres.Migrations.migrate(store())
+      {:ok, 5} = Store.Postgres.Migrations.migrate(store())
       :ok
     end
 

@@ -3,7 +3,7 @@ defmodule AshAgent.Conversation.Migrations do
   Ties the table of a resource to its conversations in the same database. `mix ash.codegen` writes the migrations that call it.
 
       def up do
-        AshAgent.Store.Postgres.Migrations.up(version: 4)
+        AshAgent.Store.Postgres.Migrations.up(version: 5)
         AshAgent.Conversation.Migrations.up(version: 1, table: "conversations", key: "id", name: "conversations")
       end
 

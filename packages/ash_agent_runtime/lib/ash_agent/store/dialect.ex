@@ -36,6 +36,49 @@ defmodule AshAgent.Store.Dialect do
   # The former id of the conversation.
   def old_key, do: "cast($3 as text)"
 
+  # The columns of lists that hold long texts.
+  @long [iterations: :document, blobs: :data]
+
+  # Each look of SQLite into the parameters reads all of them, so the long texts are one of their own, one behind the other.
+  def put_texts(:postgres, fields), do: fields
+
+  def put_texts(:sqlite, fields) do
+    {fields, {texts, _at}} = Enum.map_reduce(fields, {[], 1}, &take_texts/2)
+    if texts == [], do: fields, else: fields ++ [texts: IO.iodata_to_binary(texts)]
+  end
+
+  defp take_texts({name, rows}, texts) do
+    case @long[name] do
+      nil ->
+        {{name, rows}, texts}
+
+      column ->
+        {rows, texts} = Enum.map_reduce(rows, texts, &take_text(&1, column, &2))
+        {{name, rows}, texts}
+    end
+  end
+
+  defp take_text(row, column, {texts, at}) do
+    case Map.pop(row, column) do
+      {nil, row} ->
+        {row, {texts, at}}
+
+      {text, row} ->
+        text = if is_binary(text), do: text, else: text.text
+        size = byte_size(text)
+        {Map.merge(row, %{at: at, size: size}), {[texts | text], at + size}}
+    end
+  end
+
+  def long_document(:postgres), do: "r.value -> 'document'"
+  def long_document(:sqlite), do: long_text(:sqlite, "document")
+
+  def long_text(:postgres, key), do: of(key)
+
+  # Of bytes, since characters have to be counted from the beginning.
+  def long_text(:sqlite, _key),
+    do: "cast(substr(cast($3 as blob), #{number_of("at")}, #{number_of("size")}) as text)"
+
   def input(:postgres),
     do: "input as materialized (select cast(cast($1 as text) as jsonb) as it)"
 
@@ -91,7 +134,9 @@ defmodule AshAgent.Store.Dialect do
 
   def words(:sqlite, document) do
     # Releases of SQLite differ in which keys they quote.
-    paths = ~w"].content% tool_calls%.name tool_calls%.arguments% tool_calls%.result%"
+    paths =
+      ~w"].content% tool_calls%.name tool_calls%.arguments tool_calls%.arguments.% tool_calls%.result%"
+
     found = for path <- paths, do: "w.fullkey like '$.messages[%#{path}'"
 
     """
@@ -118,7 +163,7 @@ defmodule AshAgent.Store.Dialect do
     do: {"{texts} as t", "t.words @@ cast(lower(#{field("query")}) as tsquery)"}
 
   def match_words(:sqlite),
-    do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.words match #{field("query")}"}
+    do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.{words} match #{field("query")}"}
 
   # The right side of these conditions: a query that has all words.
   def write_query(:postgres, words) do

@@ -519,8 +519,11 @@ defmodule AshAgent.Store.Relational do
     run(store, {name, sections}, &apply(SQL, name, [&1, sections]), fields)
   end
 
-  defp run(%module{} = store, key, operation, fields),
-    do: module.run(store, key, fn -> operation.(module.dialect()) end, params(fields))
+  defp run(%module{} = store, key, operation, fields) do
+    dialect = module.dialect()
+    params = dialect |> Dialect.put_texts(fields) |> params()
+    module.run(store, key, fn -> operation.(dialect) end, params)
+  end
 
   defp read(%module{} = store, key, query, fields) do
     statement = fn -> SQL.read(module.dialect(), query.(module.dialect())) end
@@ -529,9 +532,9 @@ defmodule AshAgent.Store.Relational do
 
   # The ids of the conversation are parameters of their own.
   defp params(fields) do
-    {ids, fields} = Keyword.split(fields, [:id, :old_id])
+    {own, fields} = Keyword.split(fields, [:id, :old_id, :texts])
     json = fields |> Changes.object() |> JSON.encode()
-    [json | for(name <- [:id, :old_id], id = ids[name], do: id)]
+    [json | for(name <- [:id, :old_id, :texts], text = own[name], do: text)]
   end
 
   defp raw_terms(terms), do: terms |> Terms.encode!() |> JSON.raw()

@@ -6,8 +6,15 @@ defmodule AshAgent.Store.Schema do
 
   alias AshAgent.Store.Dialect
 
-  def latest(:postgres), do: 4
-  def latest(:sqlite), do: 4
+  # The row of an iteration that is written waits for the index.
+  @wait """
+  insert into {unindexed} (conversation_id, branch, number, at)
+  values (new.conversation_id, new.branch, new.number, #{Dialect.now(:sqlite)})
+  on conflict (conversation_id, branch, number) do update set at = excluded.at;
+  """
+
+  def latest(:postgres), do: 5
+  def latest(:sqlite), do: 5
 
   def up(dialect, version, partitions \\ 0) do
     dialect
@@ -30,6 +37,9 @@ defmodule AshAgent.Store.Schema do
   end
 
   defp partition(statement, _count), do: [statement]
+
+  # PostgreSQL's words have no places, and are a column of their rows.
+  def down(:postgres, 5), do: []
 
   def down(_dialect, 4),
     do: for(table <- ~w(arrivals waits), do: "drop table if exists {#{table}}")
@@ -191,24 +201,6 @@ defmodule AshAgent.Store.Schema do
   # The index has no copy of the words, and nobody else has: what it has of a row is found again in the row's document. An iteration
   # that is written waits until somebody indexes it; one that is written again is not in the index meanwhile.
   defp statements(:sqlite, 3) do
-    delete = """
-    insert into {words} ({words}, rowid, words) select 'delete', t.id, #{Dialect.words(:sqlite, "old.document")}
-    from {texts} as t where #{same_row("t", "old")};
-    """
-
-    insert = """
-    insert into {words} (rowid, words) select t.id, #{Dialect.words(:sqlite, "i.document")}
-    from {texts} as t join {iterations} as i on #{same_row("i", "t")} where t.id = new.id;
-    """
-
-    wait = """
-    insert into {unindexed} (conversation_id, branch, number, at)
-    values (new.conversation_id, new.branch, new.number, #{Dialect.now(:sqlite)})
-    on conflict (conversation_id, branch, number) do update set at = excluded.at;
-    """
-
-    gone = "delete from {texts} where #{same_row("{texts}", "old")};"
-    settled = "delete from {unindexed} where #{same_row("{unindexed}", "old")};"
     dropped = for event <- ~w(insert delete update), do: "drop trigger ash_agent_texts_#{event}"
 
     dropped ++
@@ -226,17 +218,8 @@ defmodule AshAgent.Store.Schema do
         """,
         "insert into {unindexed} select conversation_id, branch, number, at from {texts}",
         "delete from {texts}",
-        "create virtual table {words} using fts5 (words, content='', tokenize='unicode61 remove_diacritics 0')",
-        "insert into {words} ({words}, rank) values ('secure-delete', 1)",
-        "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
-        "create trigger ash_agent_iterations_insert after insert on {iterations} begin #{wait} end",
-        "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{delete} #{settled} end",
-        """
-        create trigger ash_agent_iterations_update after update of document on {iterations} begin
-          #{delete} #{gone} #{wait}
-        end
-        """
-      ]
+        "create trigger ash_agent_iterations_insert after insert on {iterations} begin #{@wait} end"
+      ] ++ index("")
   end
 
   # Calls that wait for a late result, and the results: the first row of a key is the only one.
@@ -270,6 +253,49 @@ defmodule AshAgent.Store.Schema do
       "create index ash_agent_waits_whom on {on_waits} (whom, since, conversation_id, key)",
       "create index ash_agent_waits_deadline on {on_waits} (deadline) where deadline is not null",
       "create index ash_agent_arrivals_new on {on_arrivals} (at, conversation_id, key) where revision is null"
+    ]
+  end
+
+  # The index has no places of words, which no query asks for, and no arguments twice. It is made anew behind the saves.
+  defp statements(:sqlite, 5) do
+    triggers = ~w(texts_insert iterations_delete iterations_update)
+    wait = "on conflict (conversation_id, branch, number) do nothing"
+
+    for(name <- triggers, do: "drop trigger ash_agent_#{name}") ++
+      [
+        "insert into {unindexed} select conversation_id, branch, number, at from {texts} where true #{wait}",
+        "delete from {texts}",
+        "drop table {words}"
+      ] ++ index("detail=none, columnsize=0, ")
+  end
+
+  defp statements(:postgres, 5), do: []
+
+  # An index with the triggers that write it.
+  defp index(options) do
+    delete = """
+    insert into {words} ({words}, rowid, words) select 'delete', t.id, #{Dialect.words(:sqlite, "old.document")}
+    from {texts} as t where #{same_row("t", "old")};
+    """
+
+    insert = """
+    insert into {words} (rowid, words) select t.id, #{Dialect.words(:sqlite, "i.document")}
+    from {texts} as t join {iterations} as i on #{same_row("i", "t")} where t.id = new.id;
+    """
+
+    gone = "delete from {texts} where #{same_row("{texts}", "old")};"
+    settled = "delete from {unindexed} where #{same_row("{unindexed}", "old")};"
+
+    [
+      "create virtual table {words} using fts5 (words, content='', #{options}tokenize='unicode61 remove_diacritics 0')",
+      "insert into {words} ({words}, rank) values ('secure-delete', 1)",
+      "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
+      "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{delete} #{settled} end",
+      """
+      create trigger ash_agent_iterations_update after update of document on {iterations} begin
+        #{delete} #{gone} #{@wait}
+      end
+      """
     ]
   end
 

@@ -102,7 +102,7 @@ defmodule AshAgent.Store.SQL do
 
     write = """
     insert into {iterations} (conversation_id, branch, number, document)
-    select #{key}, r.value -> 'document' #{rows}
+    select #{key}, #{long_document(d)} #{rows}
     on conflict (conversation_id, branch, number) do update set document = excluded.document
     """
 
@@ -112,7 +112,7 @@ defmodule AshAgent.Store.SQL do
   defp effect(d, :blobs) do
     """
     insert into {blobs} (conversation_id, id, place, data)
-    select guard.id, #{of("id")}, #{of("place")}, #{of("data")} from guard, input, #{each(d, "blobs")} where true
+    select guard.id, #{of("id")}, #{of("place")}, #{long_text(d, "data")} from guard, input, #{each(d, "blobs")} where true
     on conflict (conversation_id, id) do nothing
     """
   end

@@ -135,16 +135,24 @@ defmodule AshAgent.Store.SQLite do
 
     case execute(store, :script, [Enum.join(steps, ";\n")], []) do
       {:ok, _done} -> {:ok, store}
-      {:error, _error} -> check_migrated(store, latest)
+      {:error, error} -> check_migrated(store, latest, error)
     end
   end
 
   # Another program may have made the tables at the same moment.
-  defp check_migrated(store, latest) do
-    case execute(store, :read, ["pragma user_version"], []) do
-      {:ok, [[[^latest]]]} -> {:ok, store}
-      {:ok, _other} -> {:error, %Error{reason: {:corrupt, "a database of something else"}}}
-      error -> error
+  defp check_migrated(store, latest, error) do
+    case {execute(store, :read, ["pragma user_version"], []), error.reason} do
+      {{:ok, [[[^latest]]]}, _reason} ->
+        {:ok, store}
+
+      {{:ok, _other}, {:refused, _code}} ->
+        {:error, %Error{reason: {:corrupt, "a database of something else"}}}
+
+      {{:ok, _other}, _reason} ->
+        {:error, error}
+
+      {error, _reason} ->
+        error
     end
   end
 
@@ -177,8 +185,8 @@ defmodule AshAgent.Store.SQLite do
   ## The index of the search, which is written behind the saves
 
   # Iterations of one transaction, and of all that a search waits for.
-  @batch 100
-  @batches 50
+  @batch 256
+  @batches 20
 
   # Milliseconds in which more may come.
   @behind 200

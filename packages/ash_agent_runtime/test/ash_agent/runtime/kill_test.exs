@@ -17,7 +17,7 @@ defmodule AshAgent.Runtime.KillTest do
   @tag :p1_pgsql
   @tag integrations: ["PostgreSQL", "p1_pgsql"]
   test "PostgreSQL: whatever the step, nothing is done twice that must not be", %{tmp_dir: folder} do
-    {:ok, 4} = Store.Postgres.Migrations.migrate(KilledRun.open(Store.Postgres))
+    {:ok, 5} = Store.Postgres.Migrations.migrate(KilledRun.open(Store.Postgres))
     kill_at_each(Store.Postgres, folder)
   end
 

@@ -16,7 +16,7 @@ defmodule AshAgent.Runtime.PostgresKilledTest do
 
   setup do
     store = Store.Postgres.new(PgSQL.pool!())
-    {:ok, 4} = Migrations.migrate(store)
+    {:ok, 5} = Migrations.migrate(store)
     on_exit(fn -> PgServer.control("restart") end)
     {:ok, store: store}
   end

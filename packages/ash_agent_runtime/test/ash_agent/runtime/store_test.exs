@@ -12,7 +12,7 @@ defmodule AshAgent.Runtime.StoreTest do
 
   defp postgres do
     store = Store.Postgres.new(PgSQL.pool!())
-    {:ok, 4} = Store.Postgres.Migrations.migrate(store)
+    {:ok, 5} = Store.Postgres.Migrations.migrate(store)
     store
   end
 

@@ -22,7 +22,7 @@ defmodule AshAgent.Store.LateKilledTest do
   @tag :p1_pgsql
   @tag integrations: ["PostgreSQL", "p1_pgsql"]
   test "PostgreSQL: nothing is lost, and nothing is twice" do
-    {:ok, 4} = Store.Postgres.Migrations.migrate(KilledRun.open(Store.Postgres))
+    {:ok, 5} = Store.Postgres.Migrations.migrate(KilledRun.open(Store.Postgres))
     kill(Store.Postgres, 12)
   end
 

@@ -87,7 +87,7 @@ defmodule AshAgent.Store.PostgresFaultsTest do
 
     setup do
       store = Postgres.new(PgSQL.pool!())
-      {:ok, 4} = Migrations.migrate(store)
+      {:ok, 5} = Migrations.migrate(store)
       _ = Store.delete(store, "c")
       {:ok, store: store}
     end
@@ -96,12 +96,12 @@ defmodule AshAgent.Store.PostgresFaultsTest do
       {query, transaction} = store.database
       schema = ~s(odd "name' of #{System.unique_integer([:positive])})
       other = Postgres.new({query, transaction}, prefix: schema)
-      assert {:error, %Error{reason: {:schema, 0, 4}} = error} = Migrations.check(other)
+      assert {:error, %Error{reason: {:schema, 0, 5}} = error} = Migrations.check(other)
       assert Exception.message(error) =~ "migrations"
       assert {:error, %Error{reason: {:refused, "3F000"}}} = Migrations.migrate(other)
       {:ok, _} = query.("create schema #{String.trim_trailing(other.prefix, ".")}", [])
 
-      assert [{:ok, 4}] =
+      assert [{:ok, 5}] =
                1..6
                |> Enum.map(fn _ -> Task.async(fn -> Migrations.migrate(other) end) end)
                |> Task.await_many(30_000)
@@ -110,8 +110,8 @@ defmodule AshAgent.Store.PostgresFaultsTest do
       assert :ok = Migrations.check(other)
       {:ok, _} = Store.create(other, Context.new("x", id: "c"))
       assert {:error, :not_found} = Store.fetch(store, "c")
-      for statement <- Migrations.sql(4, 0, prefix: schema), do: {:ok, _} = query.(statement, [])
-      assert {:error, %Error{reason: {:schema, 0, 4}}} = Migrations.check(other)
+      for statement <- Migrations.sql(5, 0, prefix: schema), do: {:ok, _} = query.(statement, [])
+      assert {:error, %Error{reason: {:schema, 0, 5}}} = Migrations.check(other)
     end
 
     test "keeps nothing of a transaction whose function raises", %{store: store} do
@@ -127,7 +127,7 @@ defmodule AshAgent.Store.PostgresFaultsTest do
       {:ok, _} = query.("create schema if not exists none", [])
       assert {:error, %Error{} = error} = Migrations.migrate(broken)
       refute inspect(error) =~ @secret
-      assert {:error, %Error{reason: {:schema, 0, 4}}} = Migrations.check(broken)
+      assert {:error, %Error{reason: {:schema, 0, 5}}} = Migrations.check(broken)
 
       catch_error(
         transaction.(fn ->

@@ -8,7 +8,7 @@ defmodule AshAgent.Store.PostgresConformanceTest do
 
   defp connect! do
     store = AshAgent.Store.Postgres.new(AshAgent.TestSupport.PgSQL.pool!())
-    {:ok, 4} = AshAgent.Store.Postgres.Migrations.migrate(store)
+    {:ok, 5} = AshAgent.Store.Postgres.Migrations.migrate(store)
     store
   end
 end

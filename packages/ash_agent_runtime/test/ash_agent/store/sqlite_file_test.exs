@@ -293,7 +293,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   test "tables of a newer release are refused", %{path: path} do
     store = open!(path)
     script(store, "pragma user_version = 7")
-    assert {:error, %Error{reason: {:schema, 7, 4}} = error} = SQLite.open(path)
+    assert {:error, %Error{reason: {:schema, 7, 5}} = error} = SQLite.open(path)
     assert Exception.message(error) =~ "newer release"
   end
 
@@ -336,7 +336,8 @@ defmodule AshAgent.Store.SQLiteFileTest do
         "i.conversation_id = t.conversation_id and i.branch = t.branch and i.number = t.number"
 
       script(store, """
-      create virtual table temp.again using fts5 (words, content='', tokenize='unicode61 remove_diacritics 0');
+      create virtual table temp.again using fts5 (words, content='', detail=none,
+        tokenize='unicode61 remove_diacritics 0');
       insert into temp.again (rowid, words) select t.id, #{words}
       from ash_agent_texts as t join ash_agent_iterations as i on #{place}
       """)
@@ -373,6 +374,72 @@ defmodule AshAgent.Store.SQLiteFileTest do
     test "of an older file is made anew", %{path: path} do
       File.cp!("test/corpus/version_2.db", path)
       assert differences(open!(path)) == [[], []]
+    end
+
+    defp one(store, query) do
+      reference = make_ref()
+      :ok = Native.run(store.ref, {:read, reference}, [query], [])
+      assert {:ok, [[[value]]]} = await(reference)
+      value
+    end
+
+    test "of a file of version 4 is made anew behind the saves, also where that breaks off", %{
+      path: path
+    } do
+      File.cp!("test/corpus/version_4.db", path)
+      settings = %{in_memory: false, full: true, busy_timeout: 100, max_pages: 100_000}
+      {:ok, ref} = Native.open(path, settings)
+      old = %{ref: ref}
+
+      rows =
+        "select conversation_id, branch, number + x * 100, document from ash_agent_iterations"
+
+      index = Enum.map_join(SQL.index_some(10_000), ";", &SQL.name_tables(&1, ""))
+
+      script(old, """
+      with recursive n(x) as (select 1 union all select x + 1 from n limit 500)
+        insert into ash_agent_iterations (conversation_id, branch, number, document) #{rows}, n;
+      #{index}; vacuum; pragma wal_checkpoint(truncate)
+      """)
+
+      count = one(old, "select count(*) from ash_agent_iterations")
+      assert count > 1_000
+
+      busy = occupy(old)
+      assert {:error, %Error{reason: {:locked, _}}} = SQLite.open(path, busy_timeout: 20)
+      assert {:ok, _} = await(busy)
+
+      full = [max_bytes: File.stat!(path).size]
+      assert {:error, %Error{reason: {:disk_full, _}}} = SQLite.open(path, full)
+      assert one(old, "pragma user_version") == 4
+      assert one(old, "select count(*) from ash_agent_texts") == count
+
+      # The VM is killed before the index is written.
+      without = open!(path, search: false)
+      assert unindexed(without) == count
+      assert {:ok, %{results: [], behind: ^count}} = Store.search(without, "harbour")
+
+      store = open!(path)
+      assert differences(store) == [[], []]
+      assert {:ok, %{results: [_ | _], behind: 0}} = Store.search(store, "harbour")
+    end
+
+    test "has no argument twice, and those of all names", %{path: path} do
+      store = open!(path)
+      arguments = ~s({"arguments_json": "Marimba", "list": [{"arguments_json": "Celesta"}]})
+
+      for {id, arguments} <- [{"map", arguments}, {"text", "Glockenspiel"}] do
+        call = %{id: "a", name: "play", arguments: arguments}
+        context = Context.add_assistant_message(Context.new("x", id: id), nil, [call])
+        {:ok, _} = Store.create(store, context)
+      end
+
+      for {word, id} <- [{"marimba", "map"}, {"celesta", "map"}, {"glockenspiel", "text"}],
+          do: assert({:ok, %{results: [%{id: ^id}]}} = Store.search(store, word))
+
+      # The name of an argument is in the text alone.
+      assert one(store, "select count(*) from ash_agent_words where ash_agent_words match 'list'") ==
+               0
     end
 
     test "is written behind the saves, also after a crash, and a search says how far it is", %{

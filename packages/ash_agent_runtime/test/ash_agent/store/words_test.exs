@@ -20,7 +20,7 @@ defmodule AshAgent.Store.WordsTest do
 
   defp postgres! do
     store = Postgres.new(PgSQL.pool!())
-    {:ok, 4} = Migrations.migrate(store)
+    {:ok, 5} = Migrations.migrate(store)
     store
   end
 
@@ -254,7 +254,7 @@ defmodule AshAgent.Store.WordsTest do
     # Both releases run on the tables of both versions.
     assert [_] = find(store, "may ask")
     assert [] = find(store, "example")
-    {:ok, 4} = Migrations.migrate(store)
+    {:ok, 5} = Migrations.migrate(store)
     for text <- ["example", "ann@example.org", "may ask"], do: assert([_] = find(store, text))
 
     found =
@@ -289,7 +289,7 @@ defmodule AshAgent.Store.WordsTest do
         task
       end)
 
-    assert {:ok, 4} = Task.await(task)
+    assert {:ok, 5} = Task.await(task)
     for word <- ["early", "late"], do: assert([_] = find(store, word))
   end
 end

@@ -7,13 +7,13 @@ defmodule AshAgent.Store.Postgres.Migrations do
       defmodule MyApp.Repo.Migrations.AddAshAgentStore do
         use Ecto.Migration
 
-        def up, do: AshAgent.Store.Postgres.Migrations.up(version: 4)
+        def up, do: AshAgent.Store.Postgres.Migrations.up(version: 5)
         def down, do: AshAgent.Store.Postgres.Migrations.down(version: 1)
       end
 
   Without Ecto, use `migrate/2` on a store, or `sql/3` to get the statements for other tools:
 
-      {:ok, 4} = AshAgent.Store.Postgres.Migrations.migrate(AshAgent.Store.Postgres.new({Postgrex, connection}))
+      {:ok, 5} = AshAgent.Store.Postgres.Migrations.migrate(AshAgent.Store.Postgres.new({Postgrex, connection}))
 
   A database's version is in the comment of the table `ash_agent_conversations`.
   """
@@ -40,7 +40,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   ## Examples
 
       iex> AshAgent.Store.Postgres.Migrations.latest()
-      4
+      5
   """
   @doc since: "0.1.0"
   @spec latest() :: pos_integer()
@@ -55,7 +55,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
 
   ## Examples
 
-      def up, do: AshAgent.Store.Postgres.Migrations.up(version: 4)
+      def up, do: AshAgent.Store.Postgres.Migrations.up(version: 5)
   """
   @doc since: "0.1.0"
   @spec up(keyword()) :: :ok
@@ -102,7 +102,7 @@ defmodule AshAgent.Store.Postgres.Migrations do
   end
 
   @doc """
-  Returns the statements that bring a database from one version to another. 0 means no tables: `sql(0, 4)` creates them, `sql(4, 0)`
+  Returns the statements that bring a database from one version to another. 0 means no tables: `sql(0, 5)` creates them, `sql(5, 0)`
   drops them.
 
   Run them in one transaction. Takes the options `:prefix` and `:partitions` of `up/1`.
@@ -111,8 +111,8 @@ defmodule AshAgent.Store.Postgres.Migrations do
 
       iex> AshAgent.Store.Postgres.Migrations.sql(1, 1)
       []
-      iex> List.last(AshAgent.Store.Postgres.Migrations.sql(0, 4))
-      "comment on table ash_agent_conversations is '4'"
+      iex> List.last(AshAgent.Store.Postgres.Migrations.sql(0, 5))
+      "comment on table ash_agent_conversations is '5'"
   """
   @doc since: "0.1.0"
   @spec sql(non_neg_integer(), non_neg_integer(), keyword()) :: [String.t()]
