@@ -161,7 +161,7 @@ defmodule AshAgent.Prices do
   end
 
   @doc false
-  def prices?(%__MODULE__{}), do: true
+  def prices?(given) when given == [] or is_struct(given, __MODULE__), do: true
 
   def prices?(list),
     do: is_list(list) and not List.improper?(list) and match?({:ok, _ref}, compile(list))

@@ -16,7 +16,9 @@ search = %{
 llm = &LLM.OpenAICompatible.new(base_url: url, model: &1, api_key: "key")
 
 turns = fn count ->
-  opts = [llm: llm.("turns-#{count - 1}"), tools: %{search: search}, max_iterations: count + 1]
+  # The others do not stream here, either.
+  own = [llm: llm.("turns-#{count - 1}"), max_iterations: count + 1, stream: false]
+  opts = own ++ [tools: %{search: search}]
   {:ok, %{output: "Done."}} = Runtime.run(Context.new("Look around."), opts)
 end
 

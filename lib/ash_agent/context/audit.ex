@@ -271,10 +271,13 @@ defmodule AshAgent.Context.Audit do
   @doc since: "0.1.0"
   @spec put_sent(Context.t(), Context.provider(), keyword()) ::
           {:ok, Context.t()} | {:error, Error.t()}
-  def put_sent(%Context{ref: ref} = context, provider, opts \\ []) when is_provider(provider) do
-    options = Requests.checked_options(provider, opts)
-    ref |> Native.context_note_sent(options) |> Reply.put(context)
-  end
+  def put_sent(%Context{} = context, provider, opts \\ []) when is_provider(provider),
+    do: note_sent(context, Requests.checked_options(provider, opts))
+
+  @doc false
+  # With options that were checked before.
+  def note_sent(%Context{ref: ref} = context, options),
+    do: ref |> Native.context_note_sent(options) |> Reply.put(context)
 
   @doc """
   Returns `{:ok, context}`, the conversation as it was when the last request of an iteration was made, or `:error` if no request is known.

@@ -1,7 +1,8 @@
 //! NIFs for typed answers: types, whole texts and streams.
 
 use ash_agent_context_core::{
-    Answer, AnswerType, Came, Error, Follow, Issue, Mend, ReadingState, ShownPart, Size, Value,
+    Answer, AnswerType, Came, Cost, Error, Follow, Issue, Mend, ReadingState, ShownPart, Size,
+    Value,
 };
 use rustler::Term;
 
@@ -14,17 +15,44 @@ use crate::to_term::{results, terms, ToTerm};
 /// A text whose reading costs more than taking it.
 pub struct Text<'a>(&'a str);
 
+/// The schema of a type. Each term of it costs more than to copy it, and nobody knows how long a pattern takes.
+pub struct Schema(pub Value);
+
+/// How many terms are copied while one is made into a part of a type.
+const MAKING: usize = 20;
+
 arguments! {
     Text<'a> = |term, scheduler| {
         let bytes = <&[u8]>::read(term, scheduler)?;
         scheduler.allow(cost(bytes.len()))?;
         Ok(Self(std::str::from_utf8(bytes).map_err(|_| NifError::BadArg)?))
     };
+    Schema = |term, scheduler| {
+        let value = Value::read(term, scheduler)?;
+        let cost = if has_pattern(&value) { Cost::LONG } else { Cost::from(value.size()).times(MAKING) };
+        scheduler.allow(cost)?;
+        Ok(Self(value))
+    };
 }
 
 /// Returns the cost of reading: it makes terms and walks them again.
 fn cost(bytes: usize) -> Size {
     Size::new(bytes / 16, bytes)
+}
+
+// No value is deeper than those that are read.
+fn has_pattern(value: &Value) -> bool {
+    let is_pattern = |key: &Value| {
+        key.as_name()
+            .is_some_and(|name| name.starts_with("pattern"))
+    };
+    match value {
+        Value::List(items) | Value::Tuple(items) => items.iter().any(has_pattern),
+        Value::Map(map) => map
+            .iter()
+            .any(|(key, value)| is_pattern(key) || has_pattern(value)),
+        _ => false,
+    }
 }
 
 pub fn new_type(schema: Value) -> Result<AnswerType, Error> {

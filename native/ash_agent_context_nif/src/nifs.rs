@@ -10,6 +10,7 @@ use ash_agent_context_core::{
 use rustler::codegen_runtime::inventory;
 use rustler::{Env, NifResult, SchedulerFlags, Term};
 
+use crate::answers::Schema;
 use crate::argument::{Argument, Attributes, Document, Id, Items, Results};
 use crate::atoms;
 use crate::enif::{self, Nif};
@@ -250,7 +251,7 @@ nifs! {
     prices_list(list: &Value) Arguments = read_list;
     prices_file(text, provider) Long = read_file;
     price_known(prices, model) Arguments = prices::is_known;
-    answer_type(schema) Long = answers::new_type;
+    answer_type(schema: Schema) Arguments = answers::new_type;
     answer_read(answer, text, strict) Own = answers::read;
     answer_check(answer, value, strict) Own = answers::check;
     answer_check_arguments(answer, value) Own = answers::check_arguments;

@@ -36,6 +36,8 @@ defmodule AshAgent.LLM.Client do
       @behaviour AshAgent.LLM
       @behaviour AshAgent.LLM.Client
 
+      @checked AshAgent.Options.compile(unquote(schema))
+
       @doc """
       Checks the options and returns the model.
 
@@ -56,7 +58,7 @@ defmodule AshAgent.LLM.Client do
       def new(opts) when is_list(opts), do: {__MODULE__, prepare(opts)}
 
       @impl AshAgent.LLM
-      def prepare(opts), do: AshAgent.LLM.Client.prepare(__MODULE__, opts, unquote(schema))
+      def prepare(opts), do: AshAgent.LLM.Client.prepare(__MODULE__, opts, @checked)
 
       @doc false
       def open_requests(opts, mode), do: AshAgent.LLM.Client.open(__MODULE__, opts, mode)
@@ -210,7 +212,12 @@ defmodule AshAgent.LLM.Client do
       else: refuse(client, "header names as HTTP has them")
   end
 
-  defp sendable?(text), do: String.valid?(text) and not (text =~ ~r/[\x00-\x1f\x7f]/)
+  defp sendable?(text), do: String.valid?(text) and printable?(text)
+
+  defp printable?(<<byte, rest::binary>>) when byte >= 0x20 and byte != 0x7F,
+    do: printable?(rest)
+
+  defp printable?(rest), do: rest == ""
 
   @doc "The parts of a URL, which an option has."
   def uri(client, name, url) when is_binary(url) do
@@ -239,7 +246,8 @@ defmodule AshAgent.LLM.Client do
 
   defp ask_once(client, context, opts, mode, fun) do
     {own, opts} = Keyword.split(opts, [:on_retry])
-    client |> open(opts, mode) |> ask(context, own, fun)
+    {asked, opts} = Keyword.split(opts, [:tools, :output])
+    client |> open(asked ++ client.prepare(opts), mode) |> ask(context, own, fun)
   end
 
   # What all requests of one run have: `call` as the client decides it, `output` for a typed answer, the options and fields as
@@ -247,11 +255,10 @@ defmodule AshAgent.LLM.Client do
   @enforce_keys [:client, :opts, :mode, :call, :output, :request]
   defstruct @enforce_keys ++ [:prepared]
 
-  @doc "Makes ready what requests with these options share. The keys are read, and the headers asked for, with each request."
+  @doc "Makes ready what requests with these options, which were checked, share. The keys are read, and the headers asked for, with each request."
   def open(client, opts, mode) do
     {tools, opts} = Keyword.pop(opts, :tools, [])
     {output, opts} = Keyword.pop(opts, :output, %{})
-    opts = client.prepare(opts)
     call = client.call(opts, tools, mode)
     uri = uri(client, :base_url, opts[:base_url])
     path = String.trim_trailing(uri.path || "", "/") <> call.path
@@ -287,7 +294,7 @@ defmodule AshAgent.LLM.Client do
     own = [on_retry: own[:on_retry], timeout: min(opts[:timeout], own[:timeout] || :infinity)]
 
     with {:ok, request, secrets} <- request(opened, context),
-         do: send_request(request, secrets, Keyword.merge(opts, own), mode, fun)
+         do: send_request(request, secrets, own ++ opts, mode, fun)
   end
 
   @doc "Sends a request by the transport of the options, again where that may help, and gives the events of the answer to `fun`."

@@ -101,7 +101,7 @@ defmodule AshAgent.Runtime.Model do
     opts = [tools: shared.offered_tools] ++ output_opts(shared)
     opener = LLM.opener(shared.llm, opts, if(shared.stream?, do: :stream, else: :chat))
     size = if opener, do: @window, else: 1
-    window = {:atomics.new(2, signed: true), size}
+    window = {if(shared.stream?, do: :atomics.new(2, signed: true)), size}
 
     work =
       if opener do
@@ -179,6 +179,9 @@ defmodule AshAgent.Runtime.Model do
   end
 
   defp on_retry(tag), do: fn failed -> send(tag, {tag, :retry, failed}) end
+
+  # An answer that is not streamed has no pieces.
+  defp pass(_tag, {{nil, _size}, _monitor}), do: fn _events, _response -> :ok end
 
   defp pass(tag, {{window, size}, monitor}) do
     fn events, response ->

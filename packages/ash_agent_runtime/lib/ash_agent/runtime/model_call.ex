@@ -8,6 +8,8 @@ defmodule AshAgent.Runtime.ModelCall do
   alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
   alias AshAgent.Runtime.Spent
 
+  import AshAgent.Context.Requests, only: [checked_options: 2]
+
   @broken_off "interrupted: the answer broke off"
 
   @doc "Asks the model. Stops the run if its answer ends the turn."
@@ -114,13 +116,14 @@ defmodule AshAgent.Runtime.ModelCall do
     # The default needs no check.
     keep = if run.request_notes == :whole, do: [], else: [keep: run.request_notes]
     context = Context.Audit.put_request(run.context, fields, tools, keep)
-    %{run | context: Output.mark(run.output, context), noted?: true}
+    encoding = with {provider, opts} <- LLM.encoding(run.llm), do: checked_options(provider, opts)
+    %{run | context: Output.mark(run.output, context), noted?: true, encoding: encoding}
   end
 
   # An impossible request fails where it is made. A schema that goes with the system prompt is in the note of the request's fields.
   defp note_sent(run) do
-    with {provider, opts} <- LLM.encoding(run.llm),
-         {:ok, context} <- Context.Audit.put_sent(run.context, provider, opts) do
+    with %{} = encoding <- run.encoding,
+         {:ok, context} <- Context.Audit.note_sent(run.context, encoding) do
       %{run | context: context}
     else
       _error_or_nil -> run

@@ -470,6 +470,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   defp apply_hooks(_run, _call, :refused, result), do: result
+  defp apply_hooks(%{gate: %{after: []}}, _call, :called, result), do: result
 
   defp apply_hooks(run, call, :called, result),
     do: Gate.result(run.gate, call, result, Run.tool_settings(run))

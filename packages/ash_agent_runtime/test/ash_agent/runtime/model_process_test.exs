@@ -102,11 +102,21 @@ defmodule AshAgent.Runtime.ModelProcessTest do
     assert length(Enum.uniq([one, two, three])) == 3
   end
 
-  test "what a client's options are is checked when it is made, when a run begins and in its process, and not in each request" do
+  test "what a client's options are is checked when it is made and when a run begins, and not in each request" do
     llm = client(calling(6))
     assert {:ok, %{output: "Done."}} = run(llm)
     assert {:messages, messages} = Process.info(self(), :messages)
-    assert Enum.count(messages, &(&1 == :prepared)) == 3
+    assert Enum.count(messages, &(&1 == :prepared)) == 2
+  end
+
+  test "an answer that is not streamed has no pieces" do
+    test = self()
+    hear = fn %{event: event, measurements: measured} -> send(test, {:heard, event, measured}) end
+    assert {:ok, %{output: "Done."}} = run(client(calling(3)), stream: false, on_event: hear)
+    assert_receive {:heard, [_, _, :llm, :stop], measured}
+    refute is_map_key(measured, :time_to_first_token)
+    assert_receive {:heard, [_, _, :run, :stop], _measured}
+    refute_received {:heard, [_, _, :llm, :delta], _measured}
   end
 
   test "a request gets no more than its context" do

@@ -193,7 +193,7 @@ defmodule AshAgent.LLM.Transport.HTTP1 do
     path = if uri.path in [nil, ""], do: "/", else: uri.path
     target = if uri.query, do: [path, ??, uri.query], else: path
     given = Request.headers(request)
-    names = Enum.map(given, &(&1 |> elem(0) |> String.downcase()))
+    names = Enum.map(given, &(&1 |> elem(0) |> String.downcase(:ascii)))
 
     own =
       [

@@ -80,7 +80,7 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   defp step(%{state: state} = parser, bytes, messages) when state in [:headers, :trailers] do
     case :erlang.decode_packet(:httph_bin, bytes, []) do
       {:ok, {:http_header, _, name, _, value}, rest} ->
-        header = {name |> to_string() |> String.downcase(), value}
+        header = {name |> to_string() |> String.downcase(:ascii), value}
         parser = grow(parser, bytes, rest)
         # Nobody needs trailers.
         headers = if state == :headers, do: [header | parser.headers], else: parser.headers
