@@ -124,6 +124,8 @@ defmodule AshAgent.MCP do
   as those of `AshAgent.Runtime.AskUser`, whose `form` is the server's. `AshAgent.Session.answer/4`, or whatever else answers questions, checks the answer; when the
   turn goes on, the call is made once more with it, also after a restart. Denying the question denies the call. This needs a server of 2026-07-28.
 
+  A task that asks pauses nothing: `questions/1` lists what is open, `AshAgent.Session.answer/4` or `answer/3` answers it, and the call goes on waiting for its result.
+
   With a function, that answers: it gets a map with the `:server`'s name, the `:question` and its `:form`, and returns `{:ok, answer}`, which has to fit
   the form, or `:decline`. It also answers servers of the eras before, whose call stays open meanwhile, for no longer than `:tool_timeout`. A server may ask 10
   times in a call. Nobody but this function or a person answers.
@@ -231,7 +233,7 @@ defmodule AshAgent.MCP do
 
     # They may find no client for a while.
     names = for {server, _} <- opts[:servers], do: server.name
-    tasks = %{sessions: opts[:tasks], names: names}
+    tasks = %{sessions: opts[:tasks], names: names, questions: opts[:questions]}
     tasks = %{id: Tasks, start: {Tasks, :start_link, [fn -> tasks end]}}
     children = if opts[:tasks], do: children ++ [tasks], else: children
     Supervisor.init(children, strategy: :one_for_one)
@@ -292,12 +294,56 @@ defmodule AshAgent.MCP do
     if missing != %{} and opts[:missing] == :raise,
       do: raise(Error, reason: {:unavailable, missing})
 
-    tasks = with {_id, pid, _, _} <- List.keyfind(children, Tasks, 0), do: pid
+    tasks = find_pid(children)
 
     for {name, reach, who, {:ok, entries}} <- listed,
         entry <- entries,
         do: tool(entry, reach, %{name: name, who: who, tasks: tasks})
   end
+
+  @doc """
+  Returns what tasks of servers ask and nobody has answered, with `questions: :ask`: the `:id` of the conversation, the `:key` of the call that waits, the
+  `:server`, the `:question` and its `:form`.
+
+  Every node that has the server knows them soon. `AshAgent.Session.answer/4` answers one by the id of its call, and so does `answer/3` by the key.
+
+  ## Examples
+
+      iex> {:ok, mcp} = AshAgent.MCP.start_link(servers: [])
+      iex> AshAgent.MCP.questions(mcp)
+      []
+  """
+  @doc since: "0.1.0"
+  @spec questions(Supervisor.supervisor()) :: [map()]
+  def questions(mcp),
+    do: with(pid when is_pid(pid) <- find_tasks(mcp), do: Tasks.questions(pid), else: (_ -> []))
+
+  @doc """
+  Answers what a task of a server asks, with a map that fits the form, or with `:decline`. Returns `:ok` when the server has the answer; the call goes on
+  waiting for its result.
+
+  ## Examples
+
+      iex> {:ok, mcp} = AshAgent.MCP.start_link(servers: [])
+      iex> {:error, error} = AshAgent.MCP.answer(mcp, "a key", %{"seats" => 2})
+      iex> error.reason
+      :no_question
+  """
+  @doc since: "0.1.0"
+  @spec answer(Supervisor.supervisor(), String.t(), map() | :decline) ::
+          :ok | {:error, Error.t() | AshAgent.Context.Error.t()}
+  def answer(mcp, key, answer) when is_binary(key) and (is_map(answer) or answer == :decline) do
+    case find_tasks(mcp) do
+      pid when is_pid(pid) -> Tasks.answer(pid, key, answer)
+      _none -> {:error, %Error{reason: :no_question}}
+    end
+  rescue
+    error in AshAgent.Context.Error -> {:error, error}
+  end
+
+  defp find_tasks(mcp), do: mcp |> Supervisor.which_children() |> find_pid()
+
+  defp find_pid(children), do: with({_id, pid, _, _} <- List.keyfind(children, Tasks, 0), do: pid)
 
   @doc false
   # The client of a server for whoever a task is for, as it was kept.
@@ -349,6 +395,7 @@ defmodule AshAgent.MCP do
       repeat: entry.repeat,
       foreign?: true,
       late: if(tasks?, do: @day),
+      answer: if(tasks?, do: &answer_task(tasks, &1, &2)),
       run: fn arguments, tool_context, scope ->
         with :ok <- same(who, people(tool_context)),
              {:ok, arguments} <- plain(arguments),
@@ -372,6 +419,9 @@ defmodule AshAgent.MCP do
       end
     }
   end
+
+  defp answer_task(tasks, key, answer) when is_pid(tasks), do: Tasks.answer(tasks, key, answer)
+  defp answer_task(_restarting, _key, _answer), do: {:error, %Error{reason: :no_question}}
 
   # A person is asked by the run itself, which nobody talks to if it is within another one.
   defp asks?(:ask, scope), do: scope.depth == 0 and is_map_key(scope, :conversation)

@@ -859,7 +859,9 @@ defmodule AshAgent.MCPTest do
           call = fn _, _, _ -> send(me, {:waits, self()}) && Process.sleep(:infinity) end
           mcp = start!([server("s", %{list: listing(["wait"]), call: call})])
           tools = MCP.tools(mcp)
-          assert_receive {:started, client, owner, _}
+          # The ones before were started again.
+          [{_name, owner, _, _}] = Supervisor.which_children(mcp)
+          assert_receive {:started, client, ^owner, _}
           llm = LLM.Scripted.new([%{tool_calls: [%{id: "1", name: "s__wait"}]}, "Sorry."])
           run = Task.async(fn -> prompt("Go", llm: llm, tools: tools) end)
           assert_receive {:waits, worker}

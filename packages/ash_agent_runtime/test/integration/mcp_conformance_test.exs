@@ -12,8 +12,8 @@ if Code.ensure_loaded?(ExMCP.Client) do
 
     # How many scenarios ran, and which of those that count did not pass; support/mcp_conformance.*.yml have the reasons.
     @revisions [
-      {"2026-07-28", 39, ["auth/metadata-var2", "sep-2322-client-request-state"]},
-      {"2025-11-25", 25, ["auth/metadata-var2", "elicitation-sep1034-client-defaults"]}
+      {"2026-07-28", 39, ["auth/metadata-var2"]},
+      {"2025-11-25", 25, ["auth/metadata-var2"]}
     ]
 
     for {revision, ran, failed} <- @revisions do

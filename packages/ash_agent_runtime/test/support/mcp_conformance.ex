@@ -59,7 +59,8 @@ defmodule AshAgent.TestSupport.McpConformance do
   defp scenario(url, scenario, env) do
     context = read(env["MCP_CONFORMANCE_CONTEXT"] || "")
     auth = if String.starts_with?(scenario, "auth/"), do: auth(url, scenario, context, env)
-    {:ok, mcp} = MCP.start_link(servers: [%{name: "s", url: url}], auth: auth, timeout: 60_000)
+    opts = [auth: auth, timeout: 60_000, questions: &{:ok, answer(&1.form)}]
+    {:ok, mcp} = MCP.start_link([servers: [%{name: "s", url: url}]] ++ opts)
     tools = MCP.tools(mcp, missing: :skip)
 
     calls =
@@ -72,6 +73,14 @@ defmodule AshAgent.TestSupport.McpConformance do
     Process.sleep(500)
     results
   end
+
+  # What a form suggests, and otherwise anything that fits.
+  defp answer(%{"properties" => properties}) do
+    for {name, schema} <- properties, into: %{}, do: {name, value(schema)}
+  end
+
+  defp value(%{"default" => value}), do: value
+  defp value(schema), do: ExMCP.Testing.SchemaGenerator.generate_value(schema)
 
   defp read(""), do: %{}
   defp read(json), do: JSON.decode!(json)

@@ -16,11 +16,30 @@ defmodule AshAgent.TestSupport.McpHttp do
 
   @doc "Starts it, and returns its address."
   def start(answer) do
-    options = [:binary, active: false, reuseaddr: true, ip: {127, 0, 0, 1}, packet: :http_bin]
-    {:ok, listener} = :gen_tcp.listen(0, [backlog: 100] ++ options)
+    listener = listen(0)
     {:ok, port} = :inet.port(listener)
     ExUnit.Callbacks.start_supervised!({Task, fn -> accept(listener, answer) end}, id: make_ref())
     "http://127.0.0.1:#{port}/mcp"
+  end
+
+  @doc "Starts it at a port as a process to be killed, with all that it answers."
+  def start_at(port, answer) do
+    test = self()
+
+    pid =
+      spawn(fn ->
+        listener = listen(port)
+        send(test, {:listens, self()})
+        accept(listener, answer)
+      end)
+
+    receive do: ({:listens, ^pid} -> pid)
+  end
+
+  defp listen(port) do
+    options = [:binary, active: false, reuseaddr: true, ip: {127, 0, 0, 1}, packet: :http_bin]
+    {:ok, listener} = :gen_tcp.listen(port, [backlog: 100] ++ options)
+    listener
   end
 
   @doc "Of the new era."

@@ -97,7 +97,8 @@ defmodule AshAgent.MCP.Connection do
 
   def announce(body, _message, _link), do: body
 
-  defp offered(%{"method" => "tasks/" <> _}, _link), do: capabilities([:tasks])
+  defp offered(%{"method" => "tasks/" <> _}, link),
+    do: capabilities(if link.server[:questions], do: [:tasks, :questions], else: [:tasks])
 
   defp offered(%{"method" => "tools/call", "params" => %{"_meta" => meta}}, link) do
     case :ets.lookup(link.table, {:progress, meta["progressToken"]}) do

@@ -7,9 +7,11 @@ defmodule AshAgent.MCP.Error do
 
   @typedoc """
     * `{:no_client, words}` - there are servers, but no client that reaches them
+    * `:no_question` - no task of a server asks anything under this key, or not any more
     * `{:unavailable, servers}` - servers that did not list their tools yet, by name, with the reason in words
   """
-  @type reason :: {:no_client, String.t()} | {:unavailable, %{String.t() => String.t()}}
+  @type reason ::
+          :no_question | {:no_client, String.t()} | {:unavailable, %{String.t() => String.t()}}
 
   @type t :: %__MODULE__{reason: reason()}
 
@@ -17,6 +19,10 @@ defmodule AshAgent.MCP.Error do
   defexception [:reason]
 
   @impl true
+  def message(%{reason: :no_question}),
+    do:
+      "no task of an MCP server asks anything under this key; AshAgent.MCP.questions/1 lists what is open"
+
   def message(%{reason: {:no_client, words}}), do: words
 
   def message(%{reason: {:unavailable, servers}}) do

@@ -123,11 +123,21 @@ defmodule AshAgent.MCP.ExMCPClient do
   def task(connection, method, params, timeout) do
     with_client(connection, timeout, fn link, client ->
       opts = [timeout: timeout] ++ @once
+      ask = &ExMCP.Client.make_request(client, "tasks/" <> &1, params, opts, timeout)
 
-      case ExMCP.Client.make_request(client, "tasks/" <> method, params, opts, timeout) do
-        {:ok, result} -> {:ok, result}
-        {:error, %{"code" => code}} when code in @no_task -> {:gone, "does not know the task"}
-        {:error, reason} -> failure(reason, link)
+      # A server of both eras that was just being started may be taken for one of the old era.
+      case if(Connection.get(link, :tasks) == nil, do: :old, else: ask.(method)) do
+        :old ->
+          {:lost, "is asked in the old era, which has no such tasks; another connection is made"}
+
+        {:ok, result} ->
+          {:ok, result}
+
+        {:error, %{"code" => code}} when code in @no_task ->
+          {:gone, "does not know the task"}
+
+        {:error, reason} ->
+          failure(reason, link)
       end
     end)
   end

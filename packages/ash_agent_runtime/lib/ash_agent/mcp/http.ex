@@ -88,6 +88,12 @@ defmodule AshAgent.MCP.HTTP do
   ## Before the client is connected
 
   defp exchange(body, message, %{link: link} = state) do
+    if Connection.get(link, :refused),
+      do: {:error, :no_answer},
+      else: exchange_once(body, message, state)
+  end
+
+  defp exchange_once(body, message, %{link: link} = state) do
     id = message["id"]
 
     take = fn message, reading ->
@@ -114,7 +120,10 @@ defmodule AshAgent.MCP.HTTP do
         {:error, :no_answer}
 
       outcome ->
-        Connection.put_fault(link, outcome |> words() |> elem(1))
+        {kind, words} = words(outcome)
+        Connection.put_fault(link, words)
+        # One that is not there is of no era.
+        if kind == :lost, do: Connection.put(link, :refused, words)
         {:error, :no_answer}
     end
   end

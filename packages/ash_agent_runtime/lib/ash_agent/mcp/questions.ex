@@ -96,13 +96,17 @@ defmodule AshAgent.MCP.Questions do
          else: (_declined -> :decline)
   end
 
+  @doc "The answer of a person as the form reads it. Raises `AshAgent.Context.Error` for one that does not fit."
+  def check!(_question, :decline), do: :decline
+
+  def check!(%{form: form}, answer) do
+    call = %{id: "-", name: "-", arguments: %{}}
+    {:ok, answer} = AskUser.check_answer(%{shown: %{"form" => form}}, call, answer, [])
+    answer
+  end
+
   defp check(form, answer) do
-    AskUser.check_answer(
-      %{shown: %{"form" => form}},
-      %{id: "-", name: "-", arguments: %{}},
-      answer,
-      []
-    )
+    {:ok, check!(%{form: form}, answer)}
   rescue
     _ in [Context.Error, ArgumentError, FunctionClauseError] -> :error
   end

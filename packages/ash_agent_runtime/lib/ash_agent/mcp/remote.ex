@@ -357,6 +357,12 @@ defmodule AshAgent.MCP.Remote do
 
   defp outcome(_killed), do: {:unknown, @ended}
 
+  # Nothing is lost for a task but an answer, so it does not end the calls beside it.
+  defp finish(%{kind: :task} = job, {:lost, words}, %{jobs: jobs} = state) when jobs != %{} do
+    answer(state, job, {:error, words})
+    state
+  end
+
   defp finish(%{kind: kind} = job, {:lost, words}, state) when kind in [:call, :task] do
     answer(state, job, {:error, words})
     down(state, words)

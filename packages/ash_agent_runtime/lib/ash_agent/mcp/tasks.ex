@@ -10,7 +10,7 @@ defmodule AshAgent.MCP.Tasks do
   use GenServer
 
   alias AshAgent.{MCP, Sessions, Store}
-  alias AshAgent.MCP.{Listing, Remote}
+  alias AshAgent.MCP.{Listing, Questions, Remote}
   alias AshAgent.Runtime.{Journal, Sealed, ToolExecutor}
 
   @look 5_000
@@ -20,15 +20,37 @@ defmodule AshAgent.MCP.Tasks do
   @first_pause 1_000
   @longest_pause 60_000
   @at_once 16
+  @most_answers 100
+  @unstorable {:error, "the result cannot be stored"}
   @most 10_000
   @id_bytes 1_000
   @lives 1_000..2_592_000_000
 
-  @doc "Starts it with a function that returns the `:sessions` or the store, and the `:names` of the servers."
+  @doc "Starts it with a function that returns the `:sessions` or the store, the `:names` of the servers, and the `:questions` as `AshAgent.MCP` takes them."
   def start_link(sealed), do: GenServer.start_link(__MODULE__, sealed)
 
   @doc "Tells it that a call waits soon."
   def look(pid), do: if(is_pid(pid), do: send(pid, :soon))
+
+  @doc "The questions of tasks that nobody has answered: their conversation's `:id`, their `:key`, the `:server`, the `:question` and the `:form`."
+  def questions(pid), do: Sealed.call(pid, :questions, {__MODULE__, :questions})
+
+  @doc """
+  Answers the question of a task, by its key, with what fits its form, or with `:decline`, and returns `:ok` when the server has it. Raises
+  `AshAgent.Context.Error` for another answer.
+  """
+  def answer(pid, key, answer) do
+    with {:ok, task, supervisor} <- Sealed.call(pid, {:find, key}, {__MODULE__, :answer}) do
+      case give(supervisor, task, Questions.check!(task.question, answer)) do
+        {:ok, _taken} ->
+          send(pid, {:answered, key, task.question.ids})
+          :ok
+
+        {_kind, words} ->
+          {:error, %MCP.Error{reason: {:unavailable, %{task.server => words}}}}
+      end
+    end
+  end
 
   @doc "What a call waits for that was answered with a task: options of `{:later, opts}`, or `:error`."
   def wait(server, who, %{"taskId" => task} = answer)
@@ -63,7 +85,8 @@ defmodule AshAgent.MCP.Tasks do
   defp every(_none), do: nil
   defp clamp(number, first..last//_), do: number |> max(first) |> min(last)
 
-  ## The process. `tasks` are those that calls wait for, by arrival keys, and `jobs` what is done about them, by the monitors of workers
+  ## The process. `tasks` are those that calls wait for, by arrival keys, each with its open `question` and the ids of what is `answered`; `jobs` are what
+  ## is done about them, by the monitors of workers
 
   @impl true
   def init(sealed) do
@@ -71,6 +94,23 @@ defmodule AshAgent.MCP.Tasks do
     send(self(), :look)
     own = %{supervisor: supervisor, tasks: %{}, jobs: %{}, looks?: false}
     {:ok, Map.merge(sealed.(), own)}
+  end
+
+  @impl true
+  def handle_call(request, _from, state),
+    do: Sealed.run(fn -> {:reply, find(request, state), state} end)
+
+  defp find(:questions, state) do
+    for {key, %{question: %{} = question} = task} <- state.tasks do
+      shown = %{question: question.words, form: question.form}
+      Map.merge(shown, %{id: task.id, key: key, server: task.server})
+    end
+  end
+
+  defp find({:find, key}, state) do
+    with %{^key => %{question: %{}} = task} <- state.tasks,
+         do: {:ok, task, state.supervisor},
+         else: (_none -> {:error, %MCP.Error{reason: :no_question}})
   end
 
   @impl true
@@ -99,13 +139,17 @@ defmodule AshAgent.MCP.Tasks do
 
   defp handle_message({:poll, key}, %{tasks: tasks} = state) when is_map_key(tasks, key) do
     if map_size(state.jobs) < @at_once do
-      config = Map.take(state, [:sessions, :supervisor])
+      config = Map.take(state, [:sessions, :supervisor, :questions])
       start(state, {:poll, key}, fn -> poll(config, tasks[key]) end)
     else
       poll_later(key, @soon)
       state
     end
   end
+
+  # A server that takes a moment to know its answers is not asked for them twice.
+  defp handle_message({:answered, key, ids}, %{tasks: tasks} = state) when is_map_key(tasks, key),
+    do: update_in(state.tasks[key], &%{&1 | question: nil, answered: ids ++ &1.answered})
 
   defp handle_message({:DOWN, ref, :process, _pid, reason}, %{jobs: jobs} = state)
        when is_map_key(jobs, ref) do
@@ -137,16 +181,19 @@ defmodule AshAgent.MCP.Tasks do
   defp finish({:poll, key}, :done, state), do: %{state | tasks: Map.delete(state.tasks, key)}
 
   defp finish({:poll, key}, outcome, %{tasks: tasks} = state) when is_map_key(tasks, key) do
-    longer = min(2 * tasks[key].pause, @longest_pause)
+    task = tasks[key]
+    longer = min(2 * task.pause, @longest_pause)
 
-    pause =
+    {pause, task} =
       case outcome do
-        {:again, every} when every != nil -> every
-        _unsaid_or_failed -> longer
+        {:again, every} -> {every || longer, %{task | question: nil}}
+        {:asks, question, every} -> {every || longer, %{task | question: question}}
+        {:answered, ids, every} -> {every || longer, %{task | answered: ids ++ task.answered}}
+        _failed -> {longer, task}
       end
 
     poll_later(key, pause)
-    put_in(state.tasks[key].pause, max(pause, @first_pause))
+    put_in(state.tasks[key], %{task | pause: max(pause, @first_pause)})
   end
 
   defp finish(_cancel_or_gone, _outcome, state), do: state
@@ -182,8 +229,9 @@ defmodule AshAgent.MCP.Tasks do
            Journal.ask(fn -> Sessions.waiting(sessions, [for: tag(name)] ++ page) end) do
       found =
         for %{for: %{task: _} = note} = call <- calls, into: found do
-          task = %{id: call.id, key: call.key, server: name, note: note}
-          {call.key, Map.put(task, :pause, note.every || div(@first_pause, 2))}
+          task = %{id: call.id, key: call.key, server: name, note: note, question: nil}
+          pause = note.every || div(@first_pause, 2)
+          {call.key, Map.merge(task, %{pause: pause, answered: []})}
         end
 
       if next != nil and map_size(found) < @most,
@@ -195,15 +243,44 @@ defmodule AshAgent.MCP.Tasks do
   defp poll(config, task) do
     case read(ask(config.supervisor, task, "get"), about(task)) do
       {:end, outcome} -> deliver(config.sessions, task, outcome)
+      {:asks, requests, every} -> take_question(config, task, requests, every)
       other -> other
     end
   end
 
+  defp take_question(config, task, requests, every) do
+    open = if is_map(requests), do: Map.drop(requests, task.answered), else: requests
+
+    case Questions.read(%{"inputRequests" => open}) do
+      _none when open == %{} ->
+        {:again, every}
+
+      {:ok, question} when config.questions == :ask and length(task.answered) < @most_answers ->
+        {:asks, question, every}
+
+      {:ok, question}
+      when is_function(config.questions) and length(task.answered) < @most_answers ->
+        answer = Questions.ask(config.questions, task.server, question)
+        task = %{task | question: question}
+
+        with {:ok, _} <- give(config.supervisor, task, answer),
+             do: {:answered, question.ids, every}
+
+      _refused ->
+        ask(config.supervisor, task, "cancel")
+        {:error, words} = Questions.refuse()
+        deliver(config.sessions, task, {:error, about(task) <> words})
+    end
+  end
+
+  defp give(supervisor, %{question: question} = task, answer),
+    do: ask(supervisor, task, "update", Questions.answers(question, answer))
+
   defp about(task), do: "the MCP server #{inspect(task.server)} "
 
-  defp ask(supervisor, %{server: server, note: note}, method) do
+  defp ask(supervisor, %{server: server, note: note}, method, more \\ %{}) do
     with {:ok, pid} <- MCP.find_client(supervisor, server, note.who),
-         do: Remote.task(pid, method, %{"taskId" => note.task})
+         do: Remote.task(pid, method, Map.put(more, "taskId", note.task))
   end
 
   defp read({:ok, %{"status" => "completed", "result" => {_status, _term} = result}}, _about),
@@ -216,6 +293,9 @@ defmodule AshAgent.MCP.Tasks do
   defp read({:ok, %{"status" => "cancelled"}}, about),
     do: {:end, {:error, about <> "cancelled the task"}}
 
+  defp read({:ok, %{"status" => "input_required"} = answer}, _about),
+    do: {:asks, answer["inputRequests"], every(answer)}
+
   defp read({:ok, %{"status" => _goes_on} = answer}, _about), do: {:again, every(answer)}
 
   defp read({:gone, words}, about),
@@ -225,14 +305,19 @@ defmodule AshAgent.MCP.Tasks do
 
   defp deliver(sessions, task, outcome) do
     case arrive(sessions, task, outcome) do
-      {:ok, _kept_or_again} -> :done
-      {:error, {:store_error, reason}} when is_atom(reason) -> :done
-      {:error, {:store_error, %AshAgent.Context.Error{}}} -> deliver(sessions, task, unstorable())
-      {:error, _reason} -> :failed
+      {:ok, _kept_or_again} ->
+        :done
+
+      {:error, {:store_error, reason}} when is_atom(reason) ->
+        :done
+
+      {:error, {:store_error, %AshAgent.Context.Error{}}} when outcome != @unstorable ->
+        deliver(sessions, task, @unstorable)
+
+      {:error, _reason} ->
+        :failed
     end
   end
-
-  defp unstorable, do: {:error, "the result cannot be stored"}
 
   defp arrive(sessions, %{id: id, key: key} = task, outcome) do
     opts = [from: tag(task.server)]

@@ -89,15 +89,15 @@ defmodule AshAgent.Runtime.Tool do
                 shown: %{},
                 schema: nil
               ] ++
-              [late: nil, for: nil, waits?: false, returns: nil]
+              [late: nil, for: nil, waits?: false, returns: nil, answer: nil]
 
   # With three arguments, `run` also gets the scope of the run. `timeout` replaces the run's `:tool_timeout`; for `grace`
   # milliseconds after it, the tool may end by itself before it is killed. `recall?` marks the tool of
   # AshAgent.Runtime.Recall, which permissions do not restrict, and `asks?` one of AshAgent.Runtime.AskUser, whose calls a person answers;
   # `agent?` one of AshAgent.Runtime.SubAgent. `foreign?` marks one that somebody else describes: an approval holds for the description. `shown` is what its questions are shown with. `late` has the
   # milliseconds that a late result may take, `for` whom to ask, `returns` its type, and `waits?` marks the tool by which a model waits for them, see
-  # AshAgent.Runtime.Late. `schema` has the parameters and what they were compiled to, or a function that checks arguments, see AshAgent.Runtime.ToolArguments.
-  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `agent?`, `foreign?`, `waits?`, `shown`, `for`, `returns` and `schema` are private."
+  # AshAgent.Runtime.Late. `answer` takes the key of a call that waits and the answer to what whoever works on it has asked. `schema` has the parameters and what they were compiled to, or a function that checks arguments, see AshAgent.Runtime.ToolArguments.
+  @typedoc "A tool. `run`, `grace`, `recall?`, `asks?`, `agent?`, `foreign?`, `waits?`, `shown`, `for`, `returns`, `answer` and `schema` are private."
   @type t :: %__MODULE__{
           name: String.t(),
           description: String.t() | nil,
@@ -115,6 +115,7 @@ defmodule AshAgent.Runtime.Tool do
           for: term(),
           waits?: boolean(),
           returns: AshAgent.Output.t() | nil,
+          answer: (String.t(), map() -> :ok | {:error, Exception.t()}) | nil,
           schema: {map(), reference() | nil} | (map() -> :ok | {:error, String.t()}) | nil
         }
 

@@ -118,9 +118,17 @@ defmodule AshAgent.Session.Waking do
       do: Enum.find(Calls.late_calls(context, :open), &(&1.id == id and &1.handle != nil))
   end
 
-  @doc "Delivers the answer to such a question. Returns `:ok` or an error."
-  def answer(%{claim: claim, runtime: runtime}, call, answer, opts) do
-    tool = Enum.find(list_tools(runtime[:tools]), &(&1.name == Tool.name(call.name) and &1.asks?))
+  @doc "Delivers the answer to such a question, or to whoever works on the call and has asked. Returns `:ok` or an error."
+  def answer(%{runtime: runtime} = session, call, answer, opts) do
+    case Enum.find(list_tools(runtime[:tools]), &(&1.name == Tool.name(call.name))) do
+      %{answer: give} when is_function(give) -> give.(call.handle, answer)
+      tool -> arrive(session, if(tool && tool.asks?, do: tool), call, answer, opts)
+    end
+  rescue
+    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
+  end
+
+  defp arrive(%{claim: claim}, tool, call, answer, opts) do
     result = AskUser.check_answer(tool, call, answer, Keyword.take(opts, [:arguments]))
 
     case Journal.ask(fn -> Claim.arrive(claim, call.handle, result, from: opts[:by]) end) do
@@ -133,8 +141,6 @@ defmodule AshAgent.Session.Waking do
       {:error, reason} ->
         {:error, reason}
     end
-  rescue
-    error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
 
   defp list_tools(function) when is_function(function, 0), do: Tool.new(function.())

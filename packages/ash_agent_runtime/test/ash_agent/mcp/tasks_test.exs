@@ -21,10 +21,13 @@ defmodule AshAgent.MCP.TasksTest do
     %{
       list: fn _cursor -> {:ok, Map.put(page([tool("build")]), :tasks?, true)} end,
       call: fn _name, arguments, _progress, [offers: offers, answers: %{}] ->
+        offers = offers -- [:questions]
         send(test, {:called, arguments, offers})
         call(Agent.get(server, & &1), offers)
       end,
-      task: fn method, %{"taskId" => task} ->
+      task: fn method, %{"taskId" => task} = params ->
+        if method == "update", do: send(test, {:updated, params["inputResponses"]})
+
         Agent.get_and_update(server, fn state ->
           {Map.get(state, task, {:ok, %{"taskId" => task, "status" => "working"}}),
            Map.update!(state, :asked, &[{method, task} | &1])}
@@ -59,9 +62,10 @@ defmodule AshAgent.MCP.TasksTest do
     name = :"mcp#{System.unique_integer([:positive])}"
 
     opts = [
-      servers: [server("ci", fake, Map.delete(keys, :as))],
+      servers: [server("ci", fake, Map.drop(keys, [:as, :questions]))],
       client: McpClient,
       tasks: tasks,
+      questions: keys[:questions],
       name: keys[:as] || name
     ]
 
@@ -162,6 +166,88 @@ defmodule AshAgent.MCP.TasksTest do
       assert arrival.outcome == {status, words}
       assert arrival.from == "mcp:ci"
       :ok = stop_supervised!(mcp_id)
+    end
+  end
+
+  defp asks(id) do
+    form = %{
+      "type" => "object",
+      "properties" => %{"n" => %{"type" => "integer"}},
+      "required" => ["n"]
+    }
+
+    params = %{"message" => "How many?", "requestedSchema" => form}
+    request = %{"method" => "elicitation/create", "params" => params}
+    %{"status" => "input_required", "inputRequests" => %{id => request}}
+  end
+
+  test "what a task asks is answered by a person, as often as it asks, and after a restart", %{
+    store: store,
+    server: server
+  } do
+    fake = fake(server)
+    opts = %{as: :mcp_asking, questions: :ask}
+    {mcp, id} = mcp(fake, store, opts)
+    name = sessions(store, fn -> MCP.tools(mcp) end)
+    say(server, "t1", asks("q1"))
+    assert {:ok, %{output: "I started it."}} = Sessions.prompt(name, "c", "Build it")
+    until(fn -> MCP.questions(mcp) != [] end)
+    :ok = stop_supervised!(id)
+    mcp(fake, name, opts)
+    until(fn -> MCP.questions(mcp) != [] end)
+
+    assert [%{id: "c", key: key, server: "ci", question: "How many?", form: form}] =
+             MCP.questions(mcp)
+
+    assert form["required"] == ["n"]
+    assert {:error, %Context.Error{}} = MCP.answer(mcp, key, %{"n" => "x"})
+    assert {:error, %Context.Error{}} = Sessions.answer(name, "c", "a", %{"n" => "x"})
+    assert {:error, %MCP.Error{reason: :no_question}} = MCP.answer(mcp, "other", %{"n" => 1})
+    # By the call, as any question, and by the key.
+    assert :ok = Sessions.answer(name, "c", "a", %{"n" => "1"})
+    assert_receive {:updated, %{"q1" => %{"action" => "accept", "content" => %{"n" => 1}}}}
+    # It takes a moment to know it.
+    Process.sleep(300)
+    assert MCP.questions(mcp) == []
+    assert {:error, %MCP.Error{reason: :no_question}} = MCP.answer(mcp, key, %{"n" => 1})
+    say(server, "t1", asks("q2"))
+    until(fn -> MCP.questions(mcp) != [] end)
+    assert :ok = MCP.answer(mcp, key, :decline)
+    assert_receive {:updated, %{"q2" => %{"action" => "decline"}}}
+    say(server, "t1", completed("RESULT"))
+    until(fn -> last(store) == "It has come." end)
+    refute_received {:updated, _}
+  end
+
+  test "a function answers what a task asks, once, and nobody else does", %{
+    store: store,
+    server: server
+  } do
+    for {questions, expected} <- [
+          {fn %{question: "How many?"} -> {:ok, %{"n" => 1}} end, :ok},
+          {fn _ -> :decline end, :ok},
+          {nil, :error}
+        ] do
+      Agent.update(server, fn _ -> %{asked: []} end)
+      say(server, "t1", asks("q1"))
+      {mcp, id} = mcp(fake(server), store, %{questions: questions})
+      name = sessions(store, fn -> MCP.tools(mcp) end)
+      conversation = "c#{System.unique_integer([:positive])}"
+      assert {:ok, _} = Sessions.prompt(name, conversation, "Build it")
+
+      if questions do
+        assert_receive {:updated, %{"q1" => _answer}}, 5_000
+        Process.sleep(300)
+        refute_received {:updated, _}
+        say(server, "t1", completed("RESULT"))
+      end
+
+      until(fn -> match?({:ok, [_]}, Store.arrivals(store, conversation)) end)
+      {:ok, [%{outcome: {status, words}}]} = Store.arrivals(store, conversation)
+      assert status == expected
+      if questions == nil, do: assert(words =~ "asks for something that it does not get here")
+      assert {"cancel", "t1"} in asked(server) == (questions == nil)
+      :ok = stop_supervised!(id)
     end
   end
 
