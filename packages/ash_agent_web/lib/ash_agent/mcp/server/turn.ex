@@ -21,7 +21,9 @@ defmodule AshAgent.MCP.Server.Turn do
   @limit 1_000
   @acknowledge 100
   @again 100
-  # A prompt that was taken just now may be on its way into the session for so many looks.
+  # A session that says nothing is looked at again.
+  @look 1_000
+  # What was said or begun just now may be on its way into the session for so many looks.
   @looks 20
   # A question that shows more is not asked.
   @longest 20_000
@@ -96,7 +98,7 @@ defmodule AshAgent.MCP.Server.Turn do
             resume(turn)
             again(turn, until, tell, looks)
 
-          :gone when looks > 0 ->
+          {:unsure, _state} when looks > 0 ->
             close(session, ref)
             again(turn, until, tell, looks - 1)
 
@@ -105,7 +107,7 @@ defmodule AshAgent.MCP.Server.Turn do
 
           state ->
             close(session, ref)
-            state
+            sure(state)
         end
 
       {:error, :not_found} ->
@@ -142,9 +144,9 @@ defmodule AshAgent.MCP.Server.Turn do
       {:DOWN, ^ref, :process, _pid, _reason} ->
         again(turn, until, tell, @looks)
     after
-      max(until - now(), 0) ->
+      (until - now()) |> min(@look) |> max(0) ->
         close(session, ref)
-        :working
+        again(turn, until, tell, @looks)
     end
   end
 
@@ -163,16 +165,20 @@ defmodule AshAgent.MCP.Server.Turn do
             resume(turn)
             :working
 
-          :gone when looks > 0 ->
+          {:unsure, _state} when looks > 0 ->
             Process.sleep(div(@again, 2))
             look(turn, looks - 1)
 
           state ->
-            state
+            sure(state)
         end
 
       {:error, :not_found} ->
         :gone
+
+      {:error, _unavailable} when looks > 0 ->
+        Process.sleep(div(@again, 2))
+        look(turn, looks - 1)
 
       {:error, _unavailable} ->
         :unavailable
@@ -194,11 +200,22 @@ defmodule AshAgent.MCP.Server.Turn do
   end
 
   defp open(%{server: %{door: %{source: source, place: place}}, identity: identity}) do
-    source.open(place, identity, @limit)
+    case source.open(place, identity, @limit) do
+      {:ok, session, ref, snapshot, :running} when session != nil ->
+        {:ok, session, ref, snapshot, begun(Session.status(session))}
+
+      answer ->
+        answer
+    end
   catch
     # It ended meanwhile, or the sessions are just started again.
     _kind, _reason -> {:error, :unavailable}
   end
+
+  # A turn of a resource is told as one that runs from when it has begun, so it may not have come to its session yet, and may have ended.
+  defp begun(:idle), do: :begun
+  defp begun({:paused, []}), do: :running
+  defp begun(status), do: status
 
   defp close(_session, nil), do: :ok
 
@@ -233,7 +250,7 @@ defmodule AshAgent.MCP.Server.Turn do
 
   defp state(%{server: %{mode: mode}} = turn, context, status) do
     case Context.find_turn(context, :idempotency_key, turn.key) do
-      nil -> if status == :running or waits?(turn), do: :working, else: :gone
+      nil -> if status == :running or waits?(turn), do: :working, else: {:unsure, :gone}
       {first, _last} when mode == :tools -> called(turn, first, context, status)
       {_first, last} -> said(turn, last, context, status)
     end
@@ -252,7 +269,7 @@ defmodule AshAgent.MCP.Server.Turn do
   defp said(_turn, _last, _context, status) when status in [:running, :waiting, :parked],
     do: :working
 
-  defp said(turn, _last, context, {:paused, _calls}), do: asked(turn, context)
+  defp said(turn, _last, context, {:paused, calls}), do: asked(turn, context, calls)
   defp said(turn, _last, context, _idle), do: ended(turn, context, true)
 
   defp ended(turn, context, last?) do
@@ -261,18 +278,26 @@ defmodule AshAgent.MCP.Server.Turn do
         {:done, answer(turn, context)}
 
       {:failed, kind} ->
-        if last? and cancelled?(turn),
-          do: {:cancelled, "the turn was cancelled"},
-          # What an application's code, or a provider, said is not among these words.
-          else: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
+        # What an application's code, or a provider, said is not among these words.
+        failed = {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
+
+        cond do
+          last? and cancelled?(turn) -> {:cancelled, "the turn was cancelled"}
+          last? and kind == :interrupted -> {:unsure, failed}
+          true -> failed
+        end
     end
   end
 
-  defp asked(turn, context) do
+  defp sure({:unsure, state}), do: state
+  defp sure(state), do: state
+
+  # The status is newer than the context, which may not have the calls yet.
+  defp asked(turn, context, calls) do
     case questions_of(turn, context) do
-      {:ok, asked} when asked == %{} -> :resume
-      {:ok, asked} -> {:asks, asked}
-      {:error, _kind} -> :working
+      {:ok, asked} when asked != %{} -> {:asks, asked}
+      {:ok, _none} when calls == [] -> :resume
+      _not_yet -> :working
     end
   end
 
@@ -310,8 +335,8 @@ defmodule AshAgent.MCP.Server.Turn do
           do: call
 
     case {status, List.last(Enum.filter(calls, &settled?/1))} do
-      {{:paused, _calls}, _settled} ->
-        asked(turn, context)
+      {{:paused, calls}, _settled} ->
+        asked(turn, context, calls)
 
       {:running, _settled} ->
         :working
