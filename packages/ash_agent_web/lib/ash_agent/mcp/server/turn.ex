@@ -25,6 +25,8 @@ defmodule AshAgent.MCP.Server.Turn do
   @look 1_000
   # What was said or begun just now may be on its way into the session for so many looks.
   @looks 20
+  # Its end is nearly always one of so many writes.
+  @writes 20
   # A question that shows more is not asked.
   @longest 20_000
   @started "This call was started before, and its outcome is unknown: it may have been carried out. "
@@ -252,7 +254,7 @@ defmodule AshAgent.MCP.Server.Turn do
     case Context.find_turn(context, :idempotency_key, turn.key) do
       nil -> if status == :running or waits?(turn), do: :working, else: {:unsure, :gone}
       {first, _last} when mode == :tools -> called(turn, first, context, status)
-      {_first, last} -> said(turn, last, context, status)
+      range -> said(turn, range, context, status)
     end
   end
 
@@ -263,31 +265,33 @@ defmodule AshAgent.MCP.Server.Turn do
   end
 
   # Another turn came after it.
-  defp said(turn, last, %{current_iteration: current} = context, _status) when last < current,
-    do: ended(turn, Context.rewind(context, to: last), false)
+  defp said(turn, {_first, last} = range, %{current_iteration: current} = context, _status)
+       when last < current,
+       do: ended(turn, range, Context.rewind(context, to: last), false)
 
-  defp said(_turn, _last, _context, status) when status in [:running, :waiting, :parked],
+  defp said(_turn, _range, _context, status) when status in [:running, :waiting, :parked],
     do: :working
 
-  defp said(turn, _last, context, {:paused, calls}), do: asked(turn, context, calls)
-  defp said(turn, _last, context, _idle), do: ended(turn, context, true)
+  defp said(turn, _range, context, {:paused, calls}), do: asked(turn, context, calls)
 
-  defp ended(turn, context, last?) do
-    case Reader.outcome(context, :idle) do
-      :answered ->
-        {:done, answer(turn, context)}
+  defp said(turn, range, context, status) do
+    if status == :begun and Reader.outcome(context, :idle) == {:failed, :interrupted},
+      do: :working,
+      else: ended(turn, range, context, true)
+  end
 
-      {:failed, kind} ->
-        # What an application's code, or a provider, said is not among these words.
-        failed = {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
-
-        cond do
-          last? and cancelled?(turn) -> {:cancelled, "the turn was cancelled"}
-          last? and kind == :interrupted -> {:unsure, failed}
-          true -> failed
-        end
+  defp ended(turn, {first, _last}, context, last?) do
+    case {Reader.outcome(context, :idle), last? && note(turn, context, first)} do
+      {:answered, _note} -> {:done, answer(turn, context)}
+      {_failed, %{outcome: :cancelled}} -> {:cancelled, "the turn was cancelled"}
+      # Its words are ours: neither a provider nor the application's code has said them.
+      {_failed, %{error: %{"words" => words}}} -> {:failed, "the turn failed: " <> words}
+      {{:failed, :interrupted}, _none} when last? -> {:unsure, failed(:interrupted)}
+      {{:failed, kind}, _none} -> failed(kind)
     end
   end
+
+  defp failed(kind), do: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
 
   defp sure({:unsure, state}), do: state
   defp sure(state), do: state
@@ -345,11 +349,13 @@ defmodule AshAgent.MCP.Server.Turn do
         {:done, result(value)}
 
       {_status, %{id: id, result: {_error, reason}}} ->
-        refused(turn, context, id, reason)
+        refused(turn, context, first, {id, reason})
 
       # It waits for a late result.
       {:idle, nil} ->
-        if Enum.any?(calls, & &1.result), do: :working, else: ended(turn, context, true)
+        if Enum.any?(calls, & &1.result),
+          do: :working,
+          else: ended(turn, {first, current}, context, true)
 
       {_status, nil} ->
         :working
@@ -359,23 +365,26 @@ defmodule AshAgent.MCP.Server.Turn do
   defp settled?(%{result: result}), do: result != nil and not match?({:waiting, _}, result)
 
   # One that was started may have done its work.
-  defp refused(turn, context, id, reason) do
+  defp refused(turn, context, first, {id, reason}) do
     words = if is_binary(reason), do: reason, else: "the tool failed"
     status = Calls.tool_call_status(context, id)
 
-    if status == :cancelled or (status == :unknown and cancelled?(turn)),
-      do: {:cancelled, words},
-      else: {:done, error(words)}
+    if status == :cancelled or
+         (status == :unknown and match?(%{outcome: :cancelled}, note(turn, context, first))),
+       do: {:cancelled, words},
+       else: {:done, error(words)}
   end
 
-  defp cancelled?(%{server: server, identity: identity}) do
+  # How the turn has ended, if a write of it says that.
+  defp note(%{server: server, identity: identity}, context, first) do
     {store, id} = {Server.store(server, identity), Server.store_id(server, identity)}
+    %{started_at: started} = Context.get_iteration(context, first)
 
     with {:ok, %{revision: revision}} <- Store.fetch(store, id),
-         {:ok, writes} <- Store.history(store, id, after: max(revision - 20, 0)) do
-      match?(%{outcome: :cancelled}, Ended.find(writes))
+         {:ok, writes} <- Store.history(store, id, after: max(revision - @writes, 0)) do
+      writes |> Enum.filter(&(DateTime.compare(&1.at, started) == :gt)) |> Ended.find()
     else
-      _unknown -> false
+      _unknown -> nil
     end
   end
 
