@@ -115,7 +115,7 @@ defmodule AshAgentWeb.MixProject do
       source_url_pattern: source_url(System.get_env("ASH_AGENT_SOURCE_URL") || @source_url),
       source_ref: "v#{@version}",
       extras:
-        ~w(README.md guides/react.md guides/what-clients-show.md guides/gateway.md CHANGELOG.md LICENSE),
+        ~w(README.md guides/react.md guides/what-clients-show.md guides/gateway.md guides/mcp-server.md CHANGELOG.md LICENSE),
       groups_for_extras: ["The project": ~r"(CHANGELOG|LICENSE)"]
     ]
   end

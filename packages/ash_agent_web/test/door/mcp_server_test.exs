@@ -13,6 +13,9 @@ defmodule AshAgent.MCP.ServerTest do
 
   import McpAsks
 
+  # An exception's message, and a caller's.
+  @secret "the password is hunter2"
+
   @form %{
     "type" => "object",
     "properties" => %{"name" => %{"type" => "string"}},
@@ -26,7 +29,7 @@ defmodule AshAgent.MCP.ServerTest do
 
   defp agent(opts \\ []) do
     name = Module.concat(__MODULE__, "S#{System.unique_integer([:positive])}")
-    {own, opts} = Keyword.split(opts, [:llm, :tools, :approval])
+    {own, opts} = Keyword.split(opts, [:llm, :tools, :approval, :max_iterations])
     own = Keyword.put_new(own, :llm, LLM.Scripted.new(["Hello, Ada!", "Again!", "And again."]))
     start_supervised!({Sessions, [name: name, store: store()] ++ own}, id: name)
     server([sessions: name] ++ opts)
@@ -39,7 +42,7 @@ defmodule AshAgent.MCP.ServerTest do
 
   defp tools(opts \\ []) do
     name = Module.concat(__MODULE__, "T#{System.unique_integer([:positive])}")
-    {own, opts} = Keyword.split(opts, [:approval, :tool_timeout, :permission_rules, :store])
+    {own, opts} = Keyword.split(opts, [:approval, :permission_rules, :store])
     own = Keyword.put_new_lazy(own, :store, &store/0)
 
     tools = %{
@@ -53,7 +56,7 @@ defmodule AshAgent.MCP.ServerTest do
         }
       },
       "fail" => fn _ -> {:error, "there is nothing"} end,
-      "raise" => fn _ -> raise "the password is hunter2" end,
+      "raise" => fn _ -> raise @secret end,
       "slow" => fn %{"ms" => ms} ->
         Process.sleep(ms)
         {:ok, %{"slept" => ms}}
@@ -63,7 +66,8 @@ defmodule AshAgent.MCP.ServerTest do
       "ask" => AskUser.tool(name: "ask", form: @form)
     }
 
-    spec = Server.tool_sessions([name: name, tools: tools] ++ own)
+    {more, opts} = Keyword.pop(opts, :more, %{})
+    spec = Server.tool_sessions([name: name, tools: Map.merge(tools, more)] ++ own)
     start_supervised!(spec, id: name)
     server([tools: name] ++ opts)
   end
@@ -276,5 +280,157 @@ defmodule AshAgent.MCP.ServerTest do
 
     assert %{"structuredContent" => %{"answer" => "Late."}} =
              call(patient, "ask_agent", %{"message" => "And?", "conversation" => id})
+  end
+
+  # What went wrong in the servers of others in 2026, by its class.
+
+  describe "of what goes wrong, clients read a kind" do
+    test "when the model's provider says something, or its code raises" do
+      for llm <- [
+            fn _ -> {:error, @secret} end,
+            fn _ ->
+              {:error, %LLM.Error{reason: :x, kind: :server_error, provider_message: @secret}}
+            end,
+            fn _ -> raise @secret end,
+            fn _ -> exit(@secret) end
+          ] do
+        server = agent(llm: llm, task_after: 5_000)
+        said = %{"message" => "Hi"}
+        assert %{"isError" => true} = result = call(server, "ask_agent", said)
+        assert [%{"text" => "the turn failed: " <> _}] = result["content"]
+        task = call(%{server | task_after: 0}, "ask_agent", said, caps: @tasks)
+        ended = await(server, task["taskId"])
+        assert %{"status" => "failed", "error" => %{"code" => -32_603}} = ended
+        refute inspect([result, task, ended]) =~ "hunter2"
+      end
+    end
+
+    test "when a tool raises, exits, throws, or returns an error that is no text" do
+      for tool <- [
+            fn _ -> raise @secret end,
+            fn _ -> exit(@secret) end,
+            fn _ -> throw(@secret) end,
+            fn _ -> {:error, %{why: @secret}} end,
+            fn _ -> {:error, %RuntimeError{message: @secret}} end
+          ] do
+        server = tools(more: %{"breaks" => tool})
+        assert %{"isError" => true} = result = call(server, "breaks", %{})
+        refute inspect(result) =~ "hunter2"
+      end
+    end
+
+    test "when the application's function raises, or returns what is no identity" do
+      for identity <- [
+            fn _ -> raise @secret end,
+            fn _ -> {:ok, %{}} end,
+            fn _ -> {:ok, %{principal: nil}} end,
+            fn _ -> {:ok, %{principal: %{"not_eq" => ""}}} end,
+            fn _ -> {:ok, %{principal: ""}} end,
+            fn _ -> {:ok, %{principal: "ada", conversation: %{"not_eq" => ""}}} end,
+            fn _ -> {:error, @secret} end,
+            fn _ -> nil end
+          ] do
+        conn = post(tools(identify: identity), "tools/list", %{}, [])
+        assert conn.status in [403, 503]
+        refute conn.resp_body =~ "hunter2"
+      end
+    end
+
+    test "when the sessions are gone" do
+      server = server(sessions: :nobody_has_started_these)
+
+      conn =
+        post(
+          server,
+          "tools/call",
+          %{"name" => "ask_agent", "arguments" => %{"message" => @secret}},
+          []
+        )
+
+      assert conn.status in [200, 503]
+      refute conn.resp_body =~ "hunter2"
+      refute conn.resp_body =~ "persistent"
+    end
+  end
+
+  test "a loop without end is bounded, and so is what waits for it" do
+    llm = fn context ->
+      id = "c#{context.current_iteration}"
+      {:ok, %{tool_calls: [%{id: id, name: "again", arguments: %{}}]}}
+    end
+
+    server = agent(llm: llm, tools: %{"again" => fn _ -> {:ok, "more"} end}, max_iterations: 5)
+    result = call(server, "ask_agent", %{"message" => "Go"})
+    assert %{"isError" => true, "content" => [%{"text" => words}]} = result
+    assert words =~ "the turn failed: " and words =~ "max_iterations"
+    assert %{"result" => %{"tools" => [_]}} = ask(server, "tools/list", %{"cursor" => "again"})
+  end
+
+  test "what is said is a text, and no template" do
+    llm = fn context ->
+      [%{content: said} | _] = context |> AshAgent.Context.to_messages() |> Enum.reverse()
+      {:ok, %{content: AshAgent.Door.Reader.text(said)}}
+    end
+
+    said = ~S|<%= System.cmd("id", []) %> #{1 + 1} {{7*7}}|
+    result = call(agent(llm: llm), "ask_agent", %{"message" => said})
+    assert result["structuredContent"]["answer"] == said
+  end
+
+  test "ids that are no texts are no ids" do
+    server = tools()
+
+    for id <- [
+          %{"not_eq" => ""},
+          %{"or" => [%{}]},
+          ["a"],
+          1,
+          nil,
+          true,
+          String.duplicate("a", 5_000)
+        ] do
+      assert %{"error" => %{"code" => code}} =
+               ask(server, "tasks/get", %{"taskId" => id}, caps: @tasks, name: "x")
+
+      assert code in [-32_600, -32_602, -32_020]
+    end
+  end
+
+  test "a session of the old era is for whoever began it" do
+    server = tools()
+
+    initialize = %{
+      "protocolVersion" => "2025-11-25",
+      "capabilities" => %{},
+      "clientInfo" => %{"name" => "t", "version" => "1"}
+    }
+
+    conn = old(server, "initialize", initialize, [])
+    assert [session] = for({"mcp-session-id", id} <- conn.resp_headers, do: id)
+    own = [headers: [{"mcp-session-id", session}, {"mcp-protocol-version", "2025-11-25"}]]
+    assert old(server, "notifications/initialized", nil, own).status == 202
+    add = %{"name" => "add", "arguments" => %{"a" => 1, "b" => 2}}
+    assert old(server, "tools/call", add, own).resp_body =~ ~s("text":"3")
+    assert old(server, "tools/call", add, [as: "eve"] ++ own).status in 400..404
+    refute old(server, "tasks/list", %{}, own).resp_body =~ "result"
+    # One client would change the log of the whole VM.
+    before = Logger.level()
+    refute old(server, "logging/setLevel", %{"level" => "emergency"}, own).resp_body =~ "result"
+    assert Logger.level() == before
+  end
+
+  test "nothing of what was asked is in a log or in what is inspected" do
+    server = tools(task_after: 0)
+
+    log =
+      ExUnit.CaptureLog.capture_log(fn ->
+        call(server, "slow", %{"ms" => 10, "secret" => @secret}, caps: @tasks)
+        call(server, "raise", %{"secret" => @secret})
+        ask(server, "tools/call", %{"name" => "none", "arguments" => %{"secret" => @secret}})
+        ask(server, "tasks/get", %{"taskId" => @secret}, caps: @tasks)
+      end)
+
+    refute log =~ "hunter2"
+    refute inspect(server) =~ "ssssssss"
   end
 end

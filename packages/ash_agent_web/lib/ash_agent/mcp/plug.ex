@@ -54,8 +54,10 @@ defmodule AshAgent.MCP.Plug do
     request = %{method: method, path: path, headers: conn.req_headers, body: body}
     request = Map.put(request, :assigns, conn.assigns)
 
-    case Server.admit(server, request) do
-      {:ok, identity} -> serve(conn, body, Server.options(server, identity, request))
+    with {:ok, identity} <- Server.admit(server, request),
+         {:ok, opts} <- Server.options(server, identity, request) do
+      serve(conn, body, opts)
+    else
       {:error, kind} -> refuse(conn, kind)
     end
   end

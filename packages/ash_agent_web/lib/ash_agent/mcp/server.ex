@@ -294,7 +294,14 @@ defmodule AshAgent.MCP.Server do
 
   @doc false
   # What ExMCP.HttpPlug and ExMCP.MessageProcessor are told.
-  def options(%{door: door} = server, identity, request) do
+  def options(server, identity, request) do
+    {:ok, list_options(server, identity, request)}
+  catch
+    # The sessions are not running, or a function of the application failed.
+    _kind, _reason -> {:error, :unavailable}
+  end
+
+  defp list_options(%{door: door} = server, identity, request) do
     [
       handler: Handler,
       handler_opts: fn -> {server, identity, request} end,

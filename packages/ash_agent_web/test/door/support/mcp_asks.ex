@@ -67,7 +67,7 @@ defmodule AshAgent.TestSupport.McpAsks do
     params = Map.put(params, "_meta", meta)
     params = if big = opts[:big], do: Map.put(params, "big", big), else: params
     body = JSON.encode(%{"jsonrpc" => "2.0", "id" => 1, "method" => method, "params" => params})
-    name = params["name"] || params["taskId"]
+    name = opts[:name] || params["name"] || params["taskId"]
 
     headers =
       %{
@@ -85,6 +85,30 @@ defmodule AshAgent.TestSupport.McpAsks do
       )
       |> Map.merge(Map.new(opts[:headers] || []))
 
+    send_to(server, body, headers)
+  end
+
+  @doc "The same as a client of 2025-11-25. A message without params is a notification."
+  def old(server, method, params, opts) do
+    message = %{"jsonrpc" => "2.0", "method" => method}
+    id = System.unique_integer([:positive])
+    message = if params, do: Map.merge(message, %{"id" => id, "params" => params}), else: message
+
+    headers =
+      Map.merge(
+        %{
+          "host" => @host,
+          "content-type" => "application/json",
+          "accept" => "application/json, text/event-stream",
+          "authorization" => "Bearer " <> (opts[:as] || "ada")
+        },
+        Map.new(opts[:headers] || [])
+      )
+
+    send_to(server, JSON.encode(message), headers)
+  end
+
+  defp send_to(server, body, headers) do
     conn = apply(Plug.Test, :conn, ["POST", "/mcp", body])
     MCP.Plug.call(%{conn | req_headers: Map.to_list(headers)}, server)
   end

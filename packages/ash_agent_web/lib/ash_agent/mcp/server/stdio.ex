@@ -141,8 +141,10 @@ defmodule AshAgent.MCP.Server.Stdio do
   defp answer(server, message, main) do
     request = %{method: "stdio", path: [], headers: [], body: ""}
 
-    case Server.identify(server, request, Server.asks(server, message)) do
-      {:ok, identity} -> process(Server.options(server, identity, request), message, main)
+    with {:ok, identity} <- Server.identify(server, request, Server.asks(server, message)),
+         {:ok, opts} <- Server.options(server, identity, request) do
+      process(opts, message, main)
+    else
       {:error, _kind} -> if message["id"], do: error(message["id"], @refused, "not allowed")
     end
   end

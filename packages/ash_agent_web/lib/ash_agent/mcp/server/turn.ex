@@ -21,8 +21,12 @@ defmodule AshAgent.MCP.Server.Turn do
   @limit 1_000
   @acknowledge 100
   @again 100
-  # A prompt that was taken just now may be on its way into the session for so many looks.
+  # A session that says nothing is looked at again.
+  @look 1_000
+  # What was said or begun just now may be on its way into the session for so many looks.
   @looks 20
+  # Its end is nearly always one of so many writes.
+  @writes 20
   # A question that shows more is not asked.
   @longest 20_000
   @started "This call was started before, and its outcome is unknown: it may have been carried out. "
@@ -96,7 +100,7 @@ defmodule AshAgent.MCP.Server.Turn do
             resume(turn)
             again(turn, until, tell, looks)
 
-          :gone when looks > 0 ->
+          {:unsure, _state} when looks > 0 ->
             close(session, ref)
             again(turn, until, tell, looks - 1)
 
@@ -105,7 +109,7 @@ defmodule AshAgent.MCP.Server.Turn do
 
           state ->
             close(session, ref)
-            state
+            sure(state)
         end
 
       {:error, :not_found} ->
@@ -142,9 +146,9 @@ defmodule AshAgent.MCP.Server.Turn do
       {:DOWN, ^ref, :process, _pid, _reason} ->
         again(turn, until, tell, @looks)
     after
-      max(until - now(), 0) ->
+      (until - now()) |> min(@look) |> max(0) ->
         close(session, ref)
-        :working
+        again(turn, until, tell, @looks)
     end
   end
 
@@ -163,16 +167,20 @@ defmodule AshAgent.MCP.Server.Turn do
             resume(turn)
             :working
 
-          :gone when looks > 0 ->
+          {:unsure, _state} when looks > 0 ->
             Process.sleep(div(@again, 2))
             look(turn, looks - 1)
 
           state ->
-            state
+            sure(state)
         end
 
       {:error, :not_found} ->
         :gone
+
+      {:error, _unavailable} when looks > 0 ->
+        Process.sleep(div(@again, 2))
+        look(turn, looks - 1)
 
       {:error, _unavailable} ->
         :unavailable
@@ -194,11 +202,22 @@ defmodule AshAgent.MCP.Server.Turn do
   end
 
   defp open(%{server: %{door: %{source: source, place: place}}, identity: identity}) do
-    source.open(place, identity, @limit)
+    case source.open(place, identity, @limit) do
+      {:ok, session, ref, snapshot, :running} when session != nil ->
+        {:ok, session, ref, snapshot, begun(Session.status(session))}
+
+      answer ->
+        answer
+    end
   catch
     # It ended meanwhile, or the sessions are just started again.
     _kind, _reason -> {:error, :unavailable}
   end
+
+  # A turn of a resource is told as one that runs from when it has begun, so it may not have come to its session yet, and may have ended.
+  defp begun(:idle), do: :begun
+  defp begun({:paused, []}), do: :running
+  defp begun(status), do: status
 
   defp close(_session, nil), do: :ok
 
@@ -233,9 +252,9 @@ defmodule AshAgent.MCP.Server.Turn do
 
   defp state(%{server: %{mode: mode}} = turn, context, status) do
     case Context.find_turn(context, :idempotency_key, turn.key) do
-      nil -> if status == :running or waits?(turn), do: :working, else: :gone
+      nil -> if status == :running or waits?(turn), do: :working, else: {:unsure, :gone}
       {first, _last} when mode == :tools -> called(turn, first, context, status)
-      {_first, last} -> said(turn, last, context, status)
+      range -> said(turn, range, context, status)
     end
   end
 
@@ -246,33 +265,43 @@ defmodule AshAgent.MCP.Server.Turn do
   end
 
   # Another turn came after it.
-  defp said(turn, last, %{current_iteration: current} = context, _status) when last < current,
-    do: ended(turn, Context.rewind(context, to: last), false)
+  defp said(turn, {_first, last} = range, %{current_iteration: current} = context, _status)
+       when last < current,
+       do: ended(turn, range, Context.rewind(context, to: last), false)
 
-  defp said(_turn, _last, _context, status) when status in [:running, :waiting, :parked],
+  defp said(_turn, _range, _context, status) when status in [:running, :waiting, :parked],
     do: :working
 
-  defp said(turn, _last, context, {:paused, _calls}), do: asked(turn, context)
-  defp said(turn, _last, context, _idle), do: ended(turn, context, true)
+  defp said(turn, _range, context, {:paused, calls}), do: asked(turn, context, calls)
 
-  defp ended(turn, context, last?) do
-    case Reader.outcome(context, :idle) do
-      :answered ->
-        {:done, answer(turn, context)}
+  defp said(turn, range, context, status) do
+    if status == :begun and Reader.outcome(context, :idle) == {:failed, :interrupted},
+      do: :working,
+      else: ended(turn, range, context, true)
+  end
 
-      {:failed, kind} ->
-        if last? and cancelled?(turn),
-          do: {:cancelled, "the turn was cancelled"},
-          # What an application's code, or a provider, said is not among these words.
-          else: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
+  defp ended(turn, {first, _last}, context, last?) do
+    case {Reader.outcome(context, :idle), last? && note(turn, context, first)} do
+      {:answered, _note} -> {:done, answer(turn, context)}
+      {_failed, %{outcome: :cancelled}} -> {:cancelled, "the turn was cancelled"}
+      # Its words are ours: neither a provider nor the application's code has said them.
+      {_failed, %{error: %{"words" => words}}} -> {:failed, "the turn failed: " <> words}
+      {{:failed, :interrupted}, _none} when last? -> {:unsure, failed(:interrupted)}
+      {{:failed, kind}, _none} -> failed(kind)
     end
   end
 
-  defp asked(turn, context) do
+  defp failed(kind), do: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
+
+  defp sure({:unsure, state}), do: state
+  defp sure(state), do: state
+
+  # The status is newer than the context, which may not have the calls yet.
+  defp asked(turn, context, calls) do
     case questions_of(turn, context) do
-      {:ok, asked} when asked == %{} -> :resume
-      {:ok, asked} -> {:asks, asked}
-      {:error, _kind} -> :working
+      {:ok, asked} when asked != %{} -> {:asks, asked}
+      {:ok, _none} when calls == [] -> :resume
+      _not_yet -> :working
     end
   end
 
@@ -310,8 +339,8 @@ defmodule AshAgent.MCP.Server.Turn do
           do: call
 
     case {status, List.last(Enum.filter(calls, &settled?/1))} do
-      {{:paused, _calls}, _settled} ->
-        asked(turn, context)
+      {{:paused, calls}, _settled} ->
+        asked(turn, context, calls)
 
       {:running, _settled} ->
         :working
@@ -320,11 +349,13 @@ defmodule AshAgent.MCP.Server.Turn do
         {:done, result(value)}
 
       {_status, %{id: id, result: {_error, reason}}} ->
-        refused(turn, context, id, reason)
+        refused(turn, context, first, {id, reason})
 
       # It waits for a late result.
       {:idle, nil} ->
-        if Enum.any?(calls, & &1.result), do: :working, else: ended(turn, context, true)
+        if Enum.any?(calls, & &1.result),
+          do: :working,
+          else: ended(turn, {first, current}, context, true)
 
       {_status, nil} ->
         :working
@@ -334,23 +365,26 @@ defmodule AshAgent.MCP.Server.Turn do
   defp settled?(%{result: result}), do: result != nil and not match?({:waiting, _}, result)
 
   # One that was started may have done its work.
-  defp refused(turn, context, id, reason) do
+  defp refused(turn, context, first, {id, reason}) do
     words = if is_binary(reason), do: reason, else: "the tool failed"
     status = Calls.tool_call_status(context, id)
 
-    if status == :cancelled or (status == :unknown and cancelled?(turn)),
-      do: {:cancelled, words},
-      else: {:done, error(words)}
+    if status == :cancelled or
+         (status == :unknown and match?(%{outcome: :cancelled}, note(turn, context, first))),
+       do: {:cancelled, words},
+       else: {:done, error(words)}
   end
 
-  defp cancelled?(%{server: server, identity: identity}) do
+  # How the turn has ended, if a write of it says that.
+  defp note(%{server: server, identity: identity}, context, first) do
     {store, id} = {Server.store(server, identity), Server.store_id(server, identity)}
+    %{started_at: started} = Context.get_iteration(context, first)
 
     with {:ok, %{revision: revision}} <- Store.fetch(store, id),
-         {:ok, writes} <- Store.history(store, id, after: max(revision - 20, 0)) do
-      match?(%{outcome: :cancelled}, Ended.find(writes))
+         {:ok, writes} <- Store.history(store, id, after: max(revision - @writes, 0)) do
+      writes |> Enum.filter(&(DateTime.compare(&1.at, started) == :gt)) |> Ended.find()
     else
-      _unknown -> false
+      _unknown -> nil
     end
   end
 
