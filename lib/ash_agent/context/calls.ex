@@ -33,6 +33,7 @@ defmodule AshAgent.Context.Calls do
           required(:for) => term(),
           required(:handle) => String.t() | nil,
           required(:deadline) => DateTime.t() | nil,
+          optional(:question) => map(),
           required(:state) => :open | :elsewhere | :arrived | :placed,
           optional(:result) => {:ok, term()} | {:error, term()},
           optional(:at) => DateTime.t(),
@@ -314,7 +315,8 @@ defmodule AshAgent.Context.Calls do
   @doc """
   Takes a late result for a call that waits, and returns `{:ok, context}`.
 
-  A call waits if its result in `AshAgent.Context.add_tool_results/3` was `{:waiting, %{for: term, handle: text, deadline: time}}`. The
+  A call waits if its result in `AshAgent.Context.add_tool_results/3` was `{:waiting, %{for: term, handle: text, deadline: time}}`. With `:question`, a
+  map of what may be answered beside the call's arguments, it is a question to a person. The
   iteration then completes as with any result, and the conversation goes on: requests show a fixed placeholder in the slot, for ever.
   A question to a person does not wait so: `{:is_a_question, id}`. Name the call by its id, or with `{:handle, handle}`. A model may use an id again, and after a rewind it does: the handle names
   this start of the call, so give each start its own.
@@ -370,7 +372,7 @@ defmodule AshAgent.Context.Calls do
     opts = Options.validate!(opts, :arrive)
 
     ref
-    |> Native.context_arrive(handle?, name, result, opts[:from], opts[:at])
+    |> Native.context_arrive(handle?, name, result, opts[:from], opts[:at], opts[:awaited_by])
     |> Reply.put_at(context)
   end
 

@@ -134,7 +134,9 @@ defmodule AshAgent.Context.Options do
     ],
     arrive: [
       {:from, :any, "who brings the result. Defaults to `nil`."},
-      {:at, time(), "when it arrived. Defaults to now."}
+      {:at, time(), "when it arrived. Defaults to now."},
+      {:awaited_by, text(),
+       "the id of the pending call that waits for it. Where a provider takes late outputs, it stands in front of the output of that call."}
     ],
     fetch_cost: AshAgent.Prices.schema() ++ [since: first_counted()],
     put_request: [

@@ -30,7 +30,7 @@ use crate::log::call::{MessagePlace, ToolCall};
 use crate::log::exchange::Exchange;
 use crate::log::failed::FailedRequest;
 use crate::log::iteration::Iteration;
-use crate::log::late::CallKey;
+use crate::log::late::{Arrived, CallKey};
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::origin::Origin;
@@ -211,7 +211,11 @@ impl Context {
             false => self.fill(now, stamp)?,
         };
         for (id, outcome) in late {
-            next = next.take_late(&CallKey::Id(id), outcome, Value::Nil, at)?;
+            next = next.take_late(
+                &CallKey::Id(id),
+                outcome,
+                Arrived::new(at, Value::Nil, None),
+            )?;
         }
         // What comes while calls are pending gets its place behind their results.
         let is_placed = next.log.held_waiting() && next.current().count_pending() == 0;
@@ -251,6 +255,10 @@ impl Context {
     /// Completes the current iteration if no call is pending any more.
     fn complete_answered(&mut self, at: Time) {
         if self.current().count_pending() == 0 {
+            let before = self.clone();
+            if self.log.held_waiting() && self.log.append_awaited() {
+                self.compare_new(&before);
+            }
             self.log.complete(at);
         }
         self.log.updated_at = at;

@@ -1,8 +1,8 @@
 //! NIFs for conversations: adding messages and results, reading them, and deciding about calls.
 
 use ash_agent_context_core::{
-    CallKey, Context, Cost, Defaults, Entry, Error, Iteration, LateState, Origin, Stamp, Time,
-    ToolCall, Value,
+    Arrived, CallKey, Context, Cost, Defaults, Entry, Error, Iteration, LateState, Origin, Stamp,
+    Time, ToolCall, Value,
 };
 use rustler::Term;
 
@@ -40,13 +40,15 @@ pub fn arrive(
     result: Value,
     from: Value,
     at: Time,
+    awaited_by: Option<String>,
 ) -> Result<Context, Error> {
     let name = name.into_boxed_str();
     let key = match is_handle {
         true => CallKey::Handle(name),
         false => CallKey::Id(name),
     };
-    context.arrive(&key, result, from, at)
+    let awaited_by = awaited_by.map(String::into_boxed_str);
+    context.arrive_as(&key, result, Arrived::new(at, from, awaited_by))
 }
 
 /// Returns the calls that wait or waited; only those in this state, if one is given.

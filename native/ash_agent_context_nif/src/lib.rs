@@ -29,7 +29,7 @@ mod atoms {
     //! All atoms that leave the core under a fixed name, but for those of errors (`error.rs`).
     rustler::atoms! {
         fits, misfits, cut, none, value,
-        waiting, late, arrived, arrival, elsewhere, placed, deadline, escaped_frame, for_ = "for",
+        waiting, late, arrived, arrival, awaited_by, elsewhere, placed, deadline, escaped_frame, for_ = "for",
         arguments, asked, assistant, bad_time, calendar, completed_at, content, created_at, current_iteration, data, day,
         same, unnoted, other_prompt, other_masks, follows, different, outcome, view, version, log, place,
         dirty, error, file, filename, first, hour, id, image,

@@ -81,6 +81,10 @@ impl<'r, 'e> Encoder<'r, 'e> {
             fields.put(atoms::id(), self.text(&call.id));
             fields.put(atoms::iteration(), place.iteration);
             self.put_arrived(&mut fields, outcome);
+            let arrived = outcome.arrived();
+            if let Some(id) = arrived.and_then(|arrived| arrived.awaited_by.as_deref()) {
+                fields.put(atoms::awaited_by(), self.text(id));
+            }
             (atoms::arrival(), fields.end())
         });
         encode::with(message, metadata.into_iter().chain(late))
@@ -304,6 +308,9 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let handle = wait.handle.as_deref().map(|handle| self.text(handle));
         fields.put(atoms::handle(), handle);
         fields.put(atoms::deadline(), wait.deadline);
+        if let Some(question) = &wait.question {
+            fields.put(atoms::question(), self.value(question));
+        }
         fields
     }
 
@@ -312,7 +319,7 @@ impl<'r, 'e> Encoder<'r, 'e> {
         let mut fields = self.wait(late.wait);
         fields.put(atoms::id(), self.text(&late.call.id));
         fields.put(atoms::name(), self.name(&late.call.name));
-        fields.put(atoms::arguments(), self.value(&late.call.arguments.value));
+        fields.put(atoms::arguments(), self.value(late.arguments));
         fields.put(atoms::iteration(), late.iteration);
         fields.put(atoms::state(), late.state);
         if let Some(outcome) = late.outcome {

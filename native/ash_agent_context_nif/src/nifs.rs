@@ -129,7 +129,7 @@ nifs! {
     context_equal(context, other) Whole = Context::eq;
 
     // Late results.
-    context_arrive(context, is_handle, name, result: Results, from, at) Log = context::arrive;
+    context_arrive(context, is_handle, name, result: Results, from, at, awaited_by) Log = context::arrive;
     context_place_arrivals(context, at) Log = Context::place_arrivals;
     context_leave_waiting(context, at) Log = Context::leave_waiting;
     context_late_calls(context, state) Messages = context::late_calls;

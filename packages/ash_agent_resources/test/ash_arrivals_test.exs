@@ -136,6 +136,16 @@ for {resource, moduletags, integrations} <- [
       assert {:error, %Ash.Error.Forbidden{}} = Ash.load(chat, :waiting_calls, opts(actor: @bob))
     end
 
+    test "a question is listed with what may be answered" do
+      chat = waiting!(question: %{"choices" => ["yes", "no"]})
+      assert [question | _] = Ash.load!(chat, :waiting_calls, opts()).waiting_calls
+      assert question.question
+      assert question.arguments == %{"id" => "a", "choices" => ["yes", "no"]}
+
+      assert [%{question: false} | _] =
+               Ash.load!(waiting!(), :waiting_calls, opts()).waiting_calls
+    end
+
     test "a result that only the store has, and a deadline, make a turn due" do
       given = waiting!()
       passed = waiting!(deadline: ~U[2026-01-01 10:00:00Z])
@@ -212,6 +222,57 @@ for {resource, moduletags, integrations} <- [
 
         _late ->
           {:ok, %{tool_calls: [%{id: "who", name: "whoami", arguments: %{}}]}}
+      end
+    end
+
+    # As the runtime knows a turn that was begun for a result.
+    defp woken(context, times) do
+      for n <- 1..times, reduce: context do
+        context ->
+          context =
+            context |> Context.add_user_message("Woken") |> Context.add_assistant_message("So.")
+
+          note = %{"at" => DateTime.to_iso8601(DateTime.utc_now()), "turn" => n}
+          Context.put_iteration_metadata(context, context.current_iteration, "woken", note)
+      end
+    end
+
+    test "over so many turns an hour, a result waits until a person resumes" do
+      chat = waiting!()
+      {:ok, kept} = Store.fetch(store(), key(chat))
+      {:ok, _} = Store.append(store(), kept, woken(kept.value, 20))
+      {:ok, :kept} = Store.arrive(store(), key(chat), "#{chat.id}-a", {:ok, "green"})
+      long_ago()
+
+      nobody = [tenant: "acme", authorize?: false]
+      assert reason(@resource.resume(chat, %{wait: false}, nobody)) == :max_wakes
+      assert {:ok, _} = Upkeep.resume_due(@resource, tenant: "acme")
+      assert {:ok, [_result]} = Store.arrivals(store(), key(chat))
+      @resource.arrive!(chat, "#{chat.id}-b", %{text: "red"}, opts(actor: @mia))
+      assert {:ok, [_, _]} = Store.arrivals(store(), key(chat))
+
+      @resource.resume!(chat, opts())
+      assert until(fn -> Store.arrivals(store(), key(chat)) == {:ok, []} end)
+    end
+
+    if @resource == MemoryChat do
+      test "a page of results for others in the same store leaves none behind" do
+        for n <- 1..1_000 do
+          context =
+            Context.new("Hi", id: "other #{n}")
+            |> Context.add_assistant_message(nil, [%{id: "a", name: :x}])
+            |> Context.add_tool_results([{"a", {:waiting, %{handle: "other #{n}"}}}])
+
+          {:ok, _} = Store.create(store(), Context.add_assistant_message(context, "It runs."))
+          {:ok, :kept} = Store.arrive(store(), "other #{n}", "other #{n}", {:ok, 1})
+        end
+
+        # Nobody has to be found for one that nobody asked.
+        chat = waiting!([], actor: nil, authorize?: false)
+        {:ok, :kept} = Store.arrive(store(), key(chat), "#{chat.id}-a", {:ok, "green"})
+        assert {:ok, count} = Upkeep.resume_due(@resource, tenant: "acme", limit: 1_000)
+        assert count > 0
+        assert until(fn -> Store.arrivals(store(), key(chat)) == {:ok, []} end)
       end
     end
 

@@ -156,6 +156,70 @@ defmodule AshAgent.Context.LateTest do
     assert Context.equal?(Context.add_tool_results(context, [{"a", {:ok, "green"}}]), context)
   end
 
+  describe "update!/2 with other iterations" do
+    test "keeps what has arrived, and gives a result no place whose place is gone" do
+      {:ok, arrived} = waiting() |> Calls.arrive({:handle, "start 1"}, {:ok, 1}, from: :ci)
+      placed = Context.add_user_message(arrived, "Well?")
+
+      for {context, count, state} <- [
+            {arrived, 2, :arrived},
+            {placed, 3, :placed},
+            {placed, 1, :arrived}
+          ] do
+        context = update(context, count)
+        assert [%{state: ^state, from: :ci, result: {:ok, 1}}] = Calls.late_calls(context)
+        assert %{"version" => 2} = Context.dump(context)
+        assert context |> Context.dump() |> Context.load!() |> Context.equal?(context)
+      end
+    end
+
+    test "tells of a result for a call that is gone" do
+      context =
+        Context.update!(waiting(), iterations: [%{messages: [%{role: :user, content: "Hi"}]}])
+
+      assert Calls.late_calls(context) == []
+      assert {:error, error} = Calls.arrive(context, {:handle, "start 1"}, {:ok, 1})
+      assert error.reason == {:late_tool_result, "start 1", :rewound}
+    end
+
+    test "leaves a call in a branch to its origin" do
+      branch = Context.fork(waiting())
+      assert [%{state: :elsewhere}] = branch |> update(1) |> Calls.late_calls()
+    end
+
+    defp update(context, count) do
+      iterations = Enum.take(Context.to_map(context).iterations, count)
+      Context.update!(context, iterations: iterations)
+    end
+  end
+
+  test "the arguments of a call that waits are those that a person wrote" do
+    context =
+      Context.new("Pay")
+      |> Context.add_assistant_message(nil, [%{id: "a", name: :pay, arguments: %{n: 1}}])
+      |> Calls.approve_tool_call("a", edited: %{n: 2})
+      |> Context.add_tool_results([{"a", {:waiting, %{handle: "start 1"}}}])
+
+    assert [%{arguments: %{n: 2}}] = Calls.late_calls(context)
+  end
+
+  test "a result for which a pending call waits says so in maps" do
+    context =
+      waiting()
+      |> Context.add_assistant_message(nil, [%{id: "w", name: :wait_for, arguments: %{}}])
+
+    {:ok, context} =
+      Calls.arrive(context, {:handle, "start 1"}, {:ok, 1}, awaited_by: "w", at: @at)
+
+    context = Context.add_tool_results(context, [{"w", {:ok, "all have come"}}])
+
+    assert %{messages: [_wait, _result, %{arrival: %{awaited_by: "w"}}]} =
+             Context.get_iteration(context, 2)
+
+    assert context |> Context.to_map() |> Context.create!() |> Context.equal?(context)
+    assert context |> Context.dump() |> Context.load!() |> Context.equal?(context)
+  end
+
   test "an arrival is no turn, and opens an iteration where a user's message would" do
     context = answered()
     assert context.current_iteration == 3

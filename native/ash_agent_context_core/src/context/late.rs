@@ -23,12 +23,20 @@ impl Context {
         from: Value,
         at: Time,
     ) -> Result<Self, Error> {
+        self.arrive_as(key, result, Arrived::new(at, from, None))
+    }
+
+    /// The same with a word on how it came, such as which pending call waited for it.
+    ///
+    /// # Errors
+    /// As [`Context::arrive`].
+    pub fn arrive_as(&self, key: &CallKey, result: Value, arrived: Arrived) -> Result<Self, Error> {
         let outcome = read_outcome(result)?.filter(|outcome| outcome.status != Status::Waiting);
         let outcome = outcome.ok_or_else(|| Error::InvalidToolResult {
             position: 0,
             key: Value::atom("result"),
         })?;
-        let taken = self.take_late(key, outcome, from, at);
+        let taken = self.take_late(key, outcome, arrived);
         taken.map_err(|error| self.tell_status(key, error))
     }
 
@@ -56,14 +64,9 @@ impl Context {
         &self,
         key: &CallKey,
         outcome: Outcome,
-        from: Value,
-        at: Time,
+        arrived: Arrived,
     ) -> Result<Self, Error> {
-        let arrived = Arrived {
-            at,
-            from,
-            extra: None,
-        };
+        let at = arrived.at;
         let mut next = self.clone();
         if next.log.arrive(key, outcome, arrived)? {
             next.log.updated_at = at;
@@ -80,7 +83,7 @@ impl Context {
     /// [`Error::PendingToolCalls`]
     pub fn place_arrivals(&self, at: Time) -> Result<Self, Error> {
         self.log.check_nothing_pending()?;
-        if self.log.waits().arrivals.is_empty() {
+        if !self.log.waits().has_arrivals() {
             return Ok(self.clone());
         }
         Ok(self.changed(at, |next| {

@@ -60,11 +60,21 @@ impl Context {
             .log
             .get_numbered(number)
             .filter(|_| !self.hides(number));
-        let results = shown.and_then(|iteration| {
-            let last = iteration.last()?;
-            let exchange = last.exchange.as_deref()?;
-            let rendering = self.rendering(number).behind(last.slots);
-            Some(exchange.tokens(Method::Estimate, &last.message.calls, rendering))
+        let results = shown.map(|iteration| {
+            // Late results may have come with them.
+            let late = iteration.entries().rev();
+            let late = late.take_while(|entry| entry.message.is_arrival());
+            let last = iteration.entries().rev();
+            let last = last.filter(|entry| !entry.message.is_arrival()).take(1);
+            let tokens = late.chain(last).map(|entry| {
+                let rendering = self.rendering(number).behind(entry.slots);
+                let exchange = entry.exchange.as_deref();
+                let tokens = exchange.map(|exchange| {
+                    exchange.tokens(Method::Estimate, &entry.message.calls, rendering)
+                });
+                tokens.unwrap_or_default()
+            });
+            tokens.sum::<u64>()
         });
         all.total()
             .saturating_sub(behind.total())

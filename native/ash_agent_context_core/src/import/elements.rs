@@ -26,6 +26,8 @@ struct Made {
     claimed: bool,
     /// True if a member of its group is not as it was.
     changed: bool,
+    /// True if its group has other members.
+    joined: bool,
 }
 
 #[derive(Debug)]
@@ -108,6 +110,7 @@ impl Elements {
                 leader,
                 claimed: false,
                 changed: false,
+                joined: false,
             });
         }
     }
@@ -132,12 +135,22 @@ impl Elements {
         let (a, b) = (self.leader(a), self.leader(b));
         let (first, second) = (a.min(b), a.max(b));
         let changed = self.is_changed(second);
+        if let Some(leader) = self.made.get_mut(first) {
+            leader.joined |= first != second;
+        }
         if let Some(second) = self.made.get_mut(second) {
             second.leader = first;
         }
         if changed {
             self.change(first);
         }
+    }
+
+    /// Returns whether the message with this number is in a group with others.
+    pub fn is_joined(&mut self, number: usize) -> bool {
+        self.reach(number);
+        let leader = self.leader(number);
+        self.made.get(leader).is_some_and(|made| made.joined)
     }
 
     fn is_changed(&mut self, number: usize) -> bool {

@@ -10,12 +10,13 @@ use crate::log::call::ToolCall;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::ids::file_names;
 use crate::log::iteration::Iteration;
-use crate::log::late::Wait;
+use crate::log::late::{Arrived, CallPlace, Late, Wait};
 use crate::log::media::Media;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::original::Original;
 use crate::log::part::{first_of_items, Content, Part};
 use crate::log::provider::Provider;
+use crate::log::waits::PLACEHOLDER;
 use crate::value::{Map, Value};
 
 use crate::import::elements::Elements;
@@ -25,8 +26,9 @@ use crate::import::written::Written;
 use crate::provider::dialect::facts::CHAT;
 use crate::provider::facts::{Facts, Rule};
 use crate::provider::foreign::{declined_call, into_parts, plain_content};
-use crate::provider::late::stays_open;
+use crate::provider::late::{self, stays_open};
 use crate::provider::listener::{Listen, ReadResult};
+use crate::value::time::Time;
 use crate::view::checking::Checking;
 
 #[derive(Debug, Default)]
@@ -41,6 +43,8 @@ pub struct Importer {
     latest: Latest,
     /// The number of the last message with words.
     spoken: usize,
+    /// The number of the last entry but for late results that a call waited for.
+    last: usize,
     repairs: Vec<Repair>,
     /// The texts of the list's elements, if the list was text.
     written: Written,
@@ -118,6 +122,7 @@ impl Importer {
             self.elements.change(number);
         }
         self.spoken = self.entries.len();
+        self.last = self.entries.len();
         self.entries.push(ReadMessage::Other {
             role,
             content,
@@ -209,12 +214,106 @@ impl Importer {
         self.provider.is_some_and(|of| stays_open(call, of))
     }
 
+    /// Takes a result that came later than other messages. Returns false if the call has to have it at once.
+    fn push_late(&mut self, entry: usize, slot: usize, answer: &mut ReadResult) -> bool {
+        let Some(ReadMessage::Assistant(exchanged)) = self.entries.get(entry) else {
+            return false;
+        };
+        let Some(call) = exchanged
+            .calls
+            .get(slot)
+            .filter(|call| self.stays_open(call))
+        else {
+            return false;
+        };
+        let id = call.id.clone();
+        let output = std::mem::replace(&mut answer.output, Output::Value(Value::Nil));
+        self.tell_types(self.element, output.parts());
+        let number = results_number(self.entries.len());
+        let is_error = answer.status != Status::Ok;
+        if self.refuses(|of| fits::result(of, &output, is_error)) {
+            self.elements.change(number);
+        }
+        // The output of a call that waited for it is still to come.
+        let waiting = match self.entries.get(self.latest.entry) {
+            Some(ReadMessage::Assistant(latest)) if self.latest.entry > entry => {
+                let mut open = latest.calls.iter().zip(&latest.slots);
+                open.find(|(call, slot)| slot.is_none() && !self.stays_open(call))
+                    .map(|(call, _)| call.id.clone())
+            }
+            _ => None,
+        };
+        self.add_late(
+            entry,
+            slot,
+            ReadLate {
+                entry,
+                id,
+                outcome: Outcome::new(answer.status, output),
+                awaited_by: waiting.filter(|id| !id.is_empty()),
+            },
+        );
+        true
+    }
+
+    /// Takes a user's text that is the frame of a late result, as this package makes it. Returns false for all others: the call has
+    /// to be there, and our placeholder in its slot.
+    fn push_frame(&mut self, text: &[u8]) -> bool {
+        let frame = std::str::from_utf8(text).ok().and_then(late::read_frame);
+        let Some(frame) = frame.filter(|_| self.provider.is_some()) else {
+            return false;
+        };
+        let entry = self.by_id.get(frame.call).map(|same| same.entry);
+        let read = entry.and_then(|entry| Some((entry, self.entries.get(entry)?)));
+        let Some((entry, ReadMessage::Assistant(exchanged))) = read else {
+            return false;
+        };
+        let slot = exchanged
+            .calls
+            .iter()
+            .position(|call| &*call.id == frame.call && frame.names(call.name.as_str()));
+        let Some(slot) = slot.filter(|slot| {
+            let answer = exchanged.slots.get(*slot).and_then(Option::as_ref);
+            answer.is_some_and(|answer| is_placeholder(&answer.output))
+        }) else {
+            return false;
+        };
+        let text = Output::Value(Value::text(frame.text));
+        self.add_late(
+            entry,
+            slot,
+            ReadLate {
+                entry,
+                id: frame.call.into(),
+                outcome: Outcome::new(frame.status, text),
+                awaited_by: None,
+            },
+        );
+        true
+    }
+
+    fn add_late(&mut self, entry: usize, slot: usize, late: ReadLate) {
+        let number = self.entries.len();
+        self.elements.claim(results_number(number), self.element);
+        if let Some(ReadMessage::Assistant(exchanged)) = self.entries.get_mut(entry) {
+            if let Some(place) = exchanged.slots.get_mut(slot) {
+                *place = Some(open_slot());
+            }
+        }
+        if late.awaited_by.is_none() {
+            self.last = number;
+        }
+        self.entries.push(ReadMessage::Late(late));
+    }
+
     /// Calls that are all open have no results to send, so what was joined over them does not go back as it came.
     fn tell_open(&mut self, entries: &[ReadMessage]) {
         for (entry, message) in entries.iter().enumerate() {
+            let number = results_number(entry);
             if matches!(message, ReadMessage::Assistant(of) if of.filled == 0 && !of.calls.is_empty())
+                && self.elements.is_joined(number)
             {
-                self.elements.change(results_number(entry));
+                self.elements.change(number);
             }
         }
     }
@@ -245,7 +344,9 @@ impl Importer {
         }
         let mut originals = originals.into_iter();
         let last = entries.len().saturating_sub(1);
-        for (at, entry) in entries.into_iter().enumerate() {
+        let mut places = Places::new();
+        let mut entries = entries.into_iter().enumerate().peekable();
+        while let Some((at, entry)) = entries.next() {
             let original = originals.next().flatten();
             let of_results = originals.next().flatten();
             match entry {
@@ -270,10 +371,34 @@ impl Importer {
                 ReadMessage::Assistant(exchanged) => {
                     let is_last = at == last;
                     let has_calls = !exchanged.calls.is_empty();
+                    let here = context.current();
+                    let (iteration, message) = (here.number, here.entries().len());
+                    let slots = exchanged.slots.iter().zip(&exchanged.calls).enumerate();
+                    for (slot, (answer, call)) in slots {
+                        if matches!(answer, Some(answer) if answer.status == Status::Waiting) {
+                            let place = CallPlace {
+                                iteration,
+                                message,
+                                call: slot,
+                            };
+                            places.insert((at, call.id.clone()), place);
+                        }
+                    }
                     self.append(&mut context, exchanged, is_last, original, of_results);
+                    let is_awaited = |(_, next): &(usize, ReadMessage)| matches!(next, ReadMessage::Late(late) if late.awaited_by.is_some());
+                    while let Some((_, late)) = entries.next_if(is_awaited) {
+                        let original = originals.next().and(originals.next()).flatten();
+                        append_late(&mut context, late, &places, original, defaults.at);
+                    }
                     if has_calls && context.current().count_pending() == 0 {
                         context.log.complete(defaults.at);
                     }
+                }
+                late @ ReadMessage::Late(_) => {
+                    if context.log.current.has_assistant() {
+                        context.log.complete(defaults.at);
+                    }
+                    append_late(&mut context, late, &places, of_results, defaults.at);
                 }
             }
         }
@@ -304,6 +429,7 @@ impl Importer {
         for (entry, exchanged) in entries.iter().enumerate() {
             let exchanged = match exchanged {
                 ReadMessage::Assistant(exchanged) => exchanged,
+                ReadMessage::Late(_) => continue,
                 ReadMessage::Other { role, .. } => {
                     let is_last = entry + 1 == entries.len() && *role == Role::System;
                     if is_last && self.facts().has(Rule::SystemAfterUser) {
@@ -345,6 +471,9 @@ impl Importer {
         let slots = exchanged.slots.into_iter().zip(&exchanged.calls);
         for (slot, (answer, call)) in slots.enumerate() {
             let outcome = match answer {
+                Some(answer) if answer.status == Status::Waiting => {
+                    Outcome::waiting(Wait::default())
+                }
                 Some(answer) => Outcome::new(answer.status, answer.output),
                 None if self.stays_open(call) => Outcome::waiting(Wait::default()),
                 None if is_last => continue,
@@ -427,7 +556,26 @@ impl Listen for Importer {
         if content.count_parts() == 0 {
             return self.repair(RepairKind::DroppedEmptyMessage, None);
         }
-        self.push(Role::User, content, metadata);
+        match content {
+            Content::Text(text) if self.push_frame(&text) => {}
+            Content::Parts(parts) if parts.iter().any(is_frame) => {
+                let mut others = Vec::new();
+                for part in parts {
+                    if is_frame(&part) && !others.is_empty() {
+                        let before = Content::Parts(std::mem::take(&mut others).into());
+                        self.push(Role::User, before, metadata.clone());
+                    }
+                    match part.kind.text().filter(|_| is_frame(&part)) {
+                        Some(text) if self.push_frame(text) => {}
+                        _ => others.push(part),
+                    }
+                }
+                if !others.is_empty() {
+                    self.push(Role::User, Content::Parts(others.into()), metadata);
+                }
+            }
+            content => self.push(Role::User, content, metadata),
+        }
     }
 
     /// Takes a message with results and the user's other parts.
@@ -497,6 +645,7 @@ impl Listen for Importer {
                         ..Latest::default()
                     };
                 }
+                self.last = before;
                 self.entries.push(ReadMessage::Assistant(Exchanged {
                     element,
                     content,
@@ -534,7 +683,10 @@ impl Listen for Importer {
             };
             return self.repair(kind, id.as_deref());
         };
-        let last = self.entries.len() - 1;
+        if entry < self.last && self.push_late(entry, slot, &mut answer) {
+            return;
+        }
+        let last = self.last;
         let has_items = self.facts().has(Rule::HasItems);
         if has_items && entry < last && (entry >= self.spoken || self.may_be_late(entry, slot)) {
             // Calls of the model in between do not matter.
@@ -590,6 +742,28 @@ fn system(content: Content, original: Option<Original>) -> Arc<Message> {
     Arc::new(message.with_original(original))
 }
 
+/// Returns whether a part has nothing but the frame of a late result.
+fn is_frame(part: &Part) -> bool {
+    let text = part
+        .kind
+        .text()
+        .and_then(|text| std::str::from_utf8(text).ok());
+    part.provider_metadata.is_none() && text.and_then(late::read_frame).is_some()
+}
+
+fn is_placeholder(output: &Output) -> bool {
+    // Words about arguments that a person changed come before it.
+    let is_said = |text: &[u8]| text.ends_with(PLACEHOLDER.as_bytes());
+    match output {
+        Output::Value(Value::Binary(text)) => is_said(text),
+        Output::Value(_) => false,
+        Output::Parts(parts) => match &**parts {
+            [part] => part.kind.text().is_some_and(|text| is_said(text)),
+            _ => false,
+        },
+    }
+}
+
 fn says_nothing(content: &Content) -> bool {
     let is_empty = |part: &Part| {
         part.kind.text().is_some_and(|text| text.is_empty()) && part.provider_metadata.is_none()
@@ -608,6 +782,47 @@ enum ReadMessage {
         metadata: Option<Map>,
     },
     Assistant(Exchanged),
+    Late(ReadLate),
+}
+
+/// A result that came later than other messages, for a call that waited.
+#[derive(Debug)]
+struct ReadLate {
+    /// The entry and the id of the call.
+    entry: usize,
+    id: Box<str>,
+    outcome: Outcome,
+    /// The id of the call between which and whose own result it stands.
+    awaited_by: Option<Box<str>>,
+}
+
+/// The places of calls whose results come late, by the entries and the ids.
+type Places = HashMap<(usize, Box<str>), CallPlace>;
+
+/// What stands in the slot of a call whose result comes late.
+fn open_slot() -> ReadResult {
+    ReadResult::new(None, None, Status::Waiting, Output::Value(Value::Nil))
+}
+
+/// Adds a late result behind what was said.
+fn append_late(
+    context: &mut Context,
+    late: ReadMessage,
+    places: &Places,
+    original: Option<Original>,
+    at: Time,
+) {
+    let ReadMessage::Late(late) = late else {
+        return;
+    };
+    if let Some(place) = places.get(&(late.entry, late.id)) {
+        let arrived = Arrived::new(at, Value::Nil, late.awaited_by);
+        let outcome = late.outcome.with_late(Some(Late {
+            wait: None,
+            arrived: Some(arrived),
+        }));
+        context.log.append_arrival(*place, outcome.into(), original);
+    }
 }
 
 /// A message of the model, with the results of its calls.

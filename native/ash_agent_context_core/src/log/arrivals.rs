@@ -1,23 +1,27 @@
 //! What arrives late: which call it is for, whether it is taken, and where it stands. The slot of a call that waits keeps its
 //! placeholder, so nothing that was sent before changes.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::Error;
 use crate::log::call::ToolCall;
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::late::{Arrived, CallKey, CallPlace, Late, LateState, Refusal, Wait};
 use crate::log::message::{Message, Outcome, Role, Status};
+use crate::log::original::Original;
 use crate::log::part::Content;
-use crate::log::waits::{GoneCall, WaitNote, Waits};
+use crate::log::waits::{Arrival, GoneCall, WaitNote, Waits};
 use crate::log::Log;
+use crate::value::Value;
 
 /// A call that waits or waited.
 #[derive(Debug, Clone, Copy)]
 pub struct LateCall<'a> {
     /// The call.
     pub call: &'a ToolCall,
+    /// The arguments that it was started with.
+    pub arguments: &'a Value,
     /// The number of its iteration.
     pub iteration: u64,
     /// What it waits for.
@@ -43,7 +47,7 @@ impl Log {
     }
 
     pub(crate) fn waits(&self) -> &Waits {
-        static NONE: Waits = Waits::NONE;
+        static NONE: LazyLock<Waits> = LazyLock::new(Waits::default);
         self.waits.as_deref().unwrap_or(&NONE)
     }
 
@@ -69,8 +73,7 @@ impl Log {
 
     /// Returns true if a call that waits has this place, and its result has none.
     pub(crate) fn is_unanswered(&self, place: CallPlace) -> bool {
-        let mut calls = self.waits().calls.iter();
-        let note = calls.rfind(|note| note.place == place);
+        let note = self.waits().at(place);
         note.is_some_and(|note| note.placed.is_none())
     }
 
@@ -85,6 +88,12 @@ impl Log {
         }
     }
 
+    /// Returns the late result that has its place in a message.
+    fn arrived_at(&self, placed: (u64, usize)) -> Option<Arc<Outcome>> {
+        let exchange = self.entry_at(placed)?.exchange.as_deref()?;
+        exchange.outcomes().next()?.cloned()
+    }
+
     fn state_of(&self, note: &WaitNote) -> LateState {
         match note.placed {
             Some(_) => LateState::Placed,
@@ -96,11 +105,14 @@ impl Log {
 
     /// Returns the calls that wait or waited, in the order of the log.
     pub fn late_calls(&self) -> impl Iterator<Item = LateCall<'_>> {
-        self.waits().calls.iter().filter_map(|note| {
+        self.waits().calls().filter_map(|note| {
+            let (call, slot) = (self.call_at(note.place)?, self.slot_at(note.place)?);
+            let edited = slot.edited.as_ref();
             Some(LateCall {
-                call: self.call_at(note.place)?,
+                call,
+                arguments: edited.unwrap_or(&call.arguments.value),
                 iteration: note.place.iteration,
-                wait: self.slot_at(note.place)?.wait()?,
+                wait: slot.wait()?,
                 state: self.state_of(note),
                 outcome: self.result_of(note),
                 placed: note.placed.map(|(iteration, _)| iteration),
@@ -110,7 +122,7 @@ impl Log {
 
     /// Returns the places of calls, each with the iteration in which its result stands.
     pub(crate) fn placed_arrivals(&self) -> impl Iterator<Item = (CallPlace, u64)> + '_ {
-        let calls = self.waits().calls.iter();
+        let calls = self.waits().calls();
         let placed = calls.filter_map(|note| Some((note.place, note.placed?)));
         placed
             .filter(|(place, placed)| *placed != (place.iteration, place.message))
@@ -125,27 +137,25 @@ impl Log {
     /// Finds the call of a name. Of several calls with an id, it is the one that waits, or the newest.
     fn find_waiting(&self, key: &CallKey) -> Result<&WaitNote, Refusal> {
         let waits = self.waits();
-        let is_meant = |note: &&WaitNote| match key {
-            CallKey::Id(id) => self.call_at(note.place).is_some_and(|call| call.id == *id),
-            CallKey::Handle(handle) => {
-                let wait = self.slot_at(note.place).and_then(Outcome::wait);
-                wait.is_some_and(|wait| wait.handle.as_ref() == Some(handle))
+        let is_gone = match key {
+            CallKey::Handle(handle) => match waits.of_handle(handle) {
+                Some(note) => return Ok(note),
+                None => waits.knows_handle(handle),
+            },
+            CallKey::Id(id) => {
+                let is_open = |note: &&WaitNote| self.state_of(note) == LateState::Open;
+                let mut open = waits.of_id(id).filter(is_open);
+                match (open.next(), open.next()) {
+                    (Some(note), None) => return Ok(note),
+                    (Some(_), Some(_)) => return Err(Refusal::Ambiguous),
+                    _ => {}
+                }
+                if let Some(note) = waits.of_id(id).last() {
+                    return Ok(note);
+                }
+                waits.gone().any(|gone| gone.id == *id)
             }
         };
-        let is_open = |note: &&WaitNote| self.state_of(note) == LateState::Open;
-        let mut open = waits.calls.iter().filter(is_meant).filter(is_open);
-        match (open.next(), open.next()) {
-            (Some(note), None) => return Ok(note),
-            (Some(_), Some(_)) => return Err(Refusal::Ambiguous),
-            _ => {}
-        }
-        if let Some(note) = waits.calls.iter().rfind(is_meant) {
-            return Ok(note);
-        }
-        let is_gone = waits.gone.iter().any(|gone| match key {
-            CallKey::Id(id) => gone.id == *id,
-            CallKey::Handle(handle) => gone.handle.as_ref() == Some(handle),
-        });
         Err(match is_gone {
             true => Refusal::Rewound,
             false => Refusal::Unknown,
@@ -161,12 +171,9 @@ impl Log {
         // Hardly ever does a call wait.
         let first = handles.clone().position(|handle| handle.is_some())?;
         let waits = self.waits();
-        let waiting = waits.calls.iter();
-        let waiting =
-            waiting.filter_map(|note| self.slot_at(note.place)?.wait()?.handle.as_deref());
-        let gone = waits.gone.iter().filter_map(|gone| gone.handle.as_deref());
-        let mut known: HashSet<&str> = waiting.chain(gone).collect();
-        let is_used = |handle: Option<&'o str>| handle.is_some_and(|handle| !known.insert(handle));
+        let mut new = HashSet::new();
+        let mut is_used = |handle: &'o str| waits.knows_handle(handle) || !new.insert(handle);
+        let is_used = |handle: Option<&'o str>| handle.is_some_and(&mut is_used);
         Some(first + handles.skip(first).position(is_used)?)
     }
 
@@ -197,7 +204,9 @@ impl Log {
         let is_in_slot = note
             .placed
             .map_or(is_in_open_exchange, |placed| placed == own);
-        let exchange = self.entry_at(own).filter(|_| is_in_slot);
+        // Where the output stands alone, nothing else tells of arguments that a person changed.
+        let is_alone = self.call_at(place).is_some_and(ToolCall::is_async);
+        let exchange = self.entry_at(own).filter(|_| is_in_slot || is_alone);
         let exchange = exchange.and_then(|entry| entry.exchange.as_deref());
         let edited = exchange.and_then(|exchange| exchange.decisions.edited(place.call));
         let outcome = outcome.of_edited(edited);
@@ -224,21 +233,50 @@ impl Log {
         if is_in_open_exchange {
             self.update_exchange(|exchange| exchange.fill(place.call, outcome));
         } else {
-            let waits = self.waits_mut();
-            waits.arrivals.push((place, Arc::new(outcome)));
-            waits.resize();
+            self.waits_mut().keep(place, Arc::new(outcome));
         }
         Ok(true)
     }
 
     /// Adds the results that have arrived to the current iteration.
     pub(crate) fn append_arrivals(&mut self) {
-        for (place, outcome) in self.waits().arrivals.clone() {
-            self.append_arrival(place, outcome);
+        let arrivals: Vec<_> = self.waits().arrivals().cloned().collect();
+        for (place, outcome) in arrivals {
+            self.append_arrival(place, outcome, None);
         }
     }
 
-    fn append_arrival(&mut self, place: CallPlace, outcome: Arc<Outcome>) {
+    /// Adds the results that have arrived for a call of the last message, which waited for them. Returns whether there were any.
+    pub(crate) fn append_awaited(&mut self) -> bool {
+        let Some(last) = self.current.last() else {
+            return false;
+        };
+        let is_awaited = |(_, outcome): &&Arrival| {
+            let id = outcome
+                .arrived()
+                .and_then(|arrived| arrived.awaited_by.as_deref());
+            id.is_some_and(|id| last.message.find_call(id).is_some())
+        };
+        let awaited: Vec<_> = self
+            .waits()
+            .arrivals()
+            .filter(is_awaited)
+            .cloned()
+            .collect();
+        let is_any = !awaited.is_empty();
+        for (place, outcome) in awaited {
+            self.append_arrival(place, outcome, None);
+        }
+        is_any
+    }
+
+    /// Adds a late result to the current iteration, with the elements that it was imported from.
+    pub(crate) fn append_arrival(
+        &mut self,
+        place: CallPlace,
+        outcome: Arc<Outcome>,
+        original: Option<Original>,
+    ) {
         let Some(call) = self.call_at(place).cloned() else {
             return;
         };
@@ -246,6 +284,7 @@ impl Log {
         let mut exchange = Exchange::new(1);
         exchange.fill(0, outcome);
         exchange.arrival = Some(place);
+        exchange.original = original;
         self.append_answered(message, exchange);
     }
 
@@ -256,15 +295,17 @@ impl Log {
         outcome: Outcome,
         arrived: Arrived,
     ) -> bool {
-        let mut calls = self.waits().calls.iter().map(|note| note.place);
-        let place =
-            calls.rfind(|place| place.iteration == iteration && self.takes_arrival(*place, id));
-        let Some(place) = place else { return false };
+        let is_meant =
+            |note: &&WaitNote| note.place.iteration == iteration && note.placed.is_none();
+        let note = self.waits().of_id(id).filter(is_meant).last();
+        let Some(place) = note.map(|note| note.place) else {
+            return false;
+        };
         let outcome = outcome.with_late(Some(Late {
             wait: None,
             arrived: Some(arrived),
         }));
-        self.append_arrival(place, Arc::new(outcome));
+        self.append_arrival(place, Arc::new(outcome), None);
         true
     }
 
@@ -276,74 +317,125 @@ impl Log {
         };
         let here = (self.current.number, entries.saturating_sub(1));
         if let Some(place) = exchange.arrival {
-            let waits = self.waits_mut();
-            waits.arrivals.retain(|(of, _)| *of != place);
-            if let Some(note) = waits.find_mut(place) {
-                note.placed = Some(here);
-            }
-            waits.resize();
+            self.waits_mut().place(place, here);
         }
         if !exchange.has_waited {
             return;
         }
-        let waits = self.waits_mut();
-        for (call, outcome) in exchange.slots().enumerate() {
-            let waited = outcome.filter(|outcome| outcome.wait().is_some());
-            let Some(outcome) = waited else { continue };
+        let calls = self.current.last().map(|last| last.message.clone());
+        let calls = calls.iter().flat_map(|message| &message.calls);
+        for (slot, (outcome, call)) in exchange.slots().zip(calls).enumerate() {
+            let wait = outcome.and_then(|outcome| Some((outcome, outcome.wait()?)));
+            let Some((outcome, wait)) = wait else {
+                continue;
+            };
             let place = CallPlace {
                 iteration: here.0,
                 message: here.1,
-                call,
+                call: slot,
             };
-            waits.note(place, (outcome.status != Status::Waiting).then_some(here));
+            let placed = (outcome.status != Status::Waiting).then_some(here);
+            let names = (&*call.id, wait.handle.as_deref());
+            self.waits_mut().note(place, names, placed);
         }
-        waits.resize();
     }
 
     /// Returns the calls that wait or waited after a rewind to the end of an iteration. What arrived after it has no place again;
     /// calls after it are gone.
     pub(crate) fn waits_up_to(&self, last: u64) -> Option<Arc<Waits>> {
         let waits = self.waits.as_deref()?;
-        let mut next = Waits {
-            gone: waits.gone.clone(),
-            ..Waits::default()
-        };
-        let mut cut_off = Vec::new();
-        for note in &waits.calls {
-            let mut note = note.clone();
-            if note.place.iteration > last {
-                let wait = self.slot_at(note.place).and_then(Outcome::wait);
-                next.gone
-                    .extend(self.call_at(note.place).map(|call| GoneCall {
-                        id: call.id.clone(),
-                        handle: wait.and_then(|wait| wait.handle.clone()),
-                    }));
+        let mut next = Waits::default();
+        waits.gone().for_each(|gone| next.add_gone(gone.clone()));
+        let (mut cut_off, mut elsewhere) = (Vec::new(), HashSet::new());
+        for note in waits.calls() {
+            let (place, mut placed) = (note.place, note.placed);
+            let wait = self.slot_at(place).and_then(Outcome::wait);
+            let handle = wait.and_then(|wait| wait.handle.as_deref());
+            let Some(call) = self.call_at(place) else {
+                continue;
+            };
+            if place.iteration > last {
+                next.add_gone(GoneCall {
+                    id: call.id.clone(),
+                    handle: handle.map(Into::into),
+                });
                 continue;
             }
-            let cut = note.placed.filter(|(placed, _)| *placed > last);
-            if let Some(placed) = cut {
-                let exchange = self
-                    .entry_at(placed)
-                    .and_then(|entry| entry.exchange.as_deref());
-                let outcome = exchange.and_then(|exchange| exchange.outcomes().next()?.cloned());
-                cut_off.extend(outcome.map(|outcome| (placed, (note.place, outcome))));
-                note.placed = None;
+            if let Some(cut) = placed.filter(|(placed, _)| *placed > last) {
+                let outcome = self.arrived_at(cut);
+                cut_off.extend(outcome.map(|outcome| (cut, (place, outcome))));
+                placed = None;
             }
-            next.calls.push(note);
+            if note.is_elsewhere {
+                elsewhere.insert(place);
+            }
+            next.note(place, (&call.id, handle), placed);
         }
         // In the order in which they came.
         cut_off.sort_by_key(|(placed, _)| *placed);
-        let unplaced = waits.arrivals.iter().filter(|(of, _)| of.iteration <= last);
+        let unplaced = waits.arrivals().filter(|(of, _)| of.iteration <= last);
         let cut_off = cut_off.into_iter().map(|(_, arrival)| arrival);
-        next.arrivals = cut_off.chain(unplaced.cloned()).collect();
-        next.resize();
+        let arrivals = cut_off.chain(unplaced.cloned()).collect();
+        let gone = next.gone().cloned().collect();
+        next.put(&elsewhere, arrivals, gone);
         Some(Arc::new(next))
+    }
+
+    /// Takes what is known of late results beside the messages from a conversation in whose place this one stands. As after a
+    /// rewind, a result whose place is gone has none again, and calls that are not here any more are gone.
+    pub(crate) fn take_waits(&mut self, before: &Self) {
+        let Some(waits) = before.waits.as_deref() else {
+            return;
+        };
+        let mut gone: Vec<_> = waits.gone().cloned().collect();
+        let (mut placed, mut elsewhere) = (Vec::new(), HashSet::new());
+        let mut places = HashMap::new();
+        for note in waits.calls() {
+            let wait = before.slot_at(note.place).and_then(Outcome::wait);
+            let handle = wait.and_then(|wait| wait.handle.as_deref());
+            let Some(call) = before.call_at(note.place) else {
+                continue;
+            };
+            let here = match handle {
+                Some(handle) => self.waits().of_handle(handle),
+                None => self
+                    .waits()
+                    .of_id(&call.id)
+                    .find(|here| here.place == note.place),
+            };
+            let Some(here) = here else {
+                gone.push(GoneCall {
+                    id: call.id.clone(),
+                    handle: handle.map(Into::into),
+                });
+                continue;
+            };
+            let place = here.place;
+            if here.placed.is_some() {
+                continue;
+            }
+            places.insert(note.place, place);
+            if note.is_elsewhere {
+                elsewhere.insert(place);
+            }
+            let own = (note.place.iteration, note.place.message);
+            let cut = note.placed.filter(|placed| *placed != own);
+            placed.extend(cut.and_then(|cut| Some((cut, (place, before.arrived_at(cut)?)))));
+        }
+        placed.sort_by_key(|(placed, _)| *placed);
+        let cut_off = placed.into_iter().map(|(_, arrival)| arrival);
+        let arrivals = waits.arrivals();
+        let unplaced =
+            arrivals.filter_map(|(of, outcome)| Some((*places.get(of)?, outcome.clone())));
+        let arrivals = cut_off.chain(unplaced).collect();
+        self.waits_mut().put(&elsewhere, arrivals, gone);
     }
 
     /// Forgets what is kept of calls that waited beside the messages.
     pub(crate) fn forget_late(&mut self) {
         if self.waits.is_some() {
-            self.waits_mut().put(&[], Vec::new(), Vec::new());
+            self.waits_mut()
+                .put(&HashSet::new(), Vec::new(), Vec::new());
         }
     }
 
@@ -352,11 +444,6 @@ impl Log {
         if self.waits.is_none() {
             return;
         }
-        let waits = self.waits_mut();
-        for note in &mut waits.calls {
-            note.is_elsewhere |= note.placed.is_none();
-        }
-        waits.arrivals.clear();
-        waits.resize();
+        self.waits_mut().leave();
     }
 }

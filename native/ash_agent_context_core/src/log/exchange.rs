@@ -192,6 +192,14 @@ impl Entry {
         exchange.and_then(Exchange::late_place).is_some()
     }
 
+    /// Returns the elements that its first message was imported from: a late result stands alone.
+    pub(crate) fn first_original(&self) -> Option<&Original> {
+        match self.message.is_arrival() {
+            true => self.exchange.as_deref()?.original.as_ref(),
+            false => self.message.original.as_ref(),
+        }
+    }
+
     /// Returns the calls of a message of the model.
     pub fn said_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let calls = self.message.calls.iter();

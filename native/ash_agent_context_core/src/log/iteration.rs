@@ -280,7 +280,10 @@ impl Iteration {
             let message = entry.message.clone();
             let message = Original::of(message.original.as_ref(), provider);
             let reaches_message = matches!(held, None | Some(Some("")));
-            let ends = !reaches_message || message != Some("");
+            let ends = match entry.message.is_arrival() {
+                true => held != Some(Some("")),
+                false => !reaches_message || message != Some(""),
+            };
             if reaches_message && message.is_some() {
                 entry.message = Arc::new(entry.message.without_wire());
             }
@@ -295,8 +298,7 @@ impl Iteration {
 
     /// Returns the provider whose element before the iteration also holds its first message, as it was imported.
     pub(crate) fn held_by(&self) -> Option<Provider> {
-        let first = self.entries.get(0)?;
-        let original = first.message.original.as_ref()?;
+        let original = self.entries.get(0)?.first_original()?;
         original.json.is_empty().then_some(original.provider)
     }
 

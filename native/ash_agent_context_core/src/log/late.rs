@@ -5,7 +5,7 @@ use crate::value::word::words;
 use crate::value::{Map, Size, Value};
 
 /// The place of a call in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallPlace {
     /// The number of the iteration; 0 if the conversation does not have it.
     pub iteration: u64,
@@ -24,6 +24,8 @@ pub struct Wait {
     pub handle: Option<Box<str>>,
     /// The time after which the application no longer waits.
     pub deadline: Option<Time>,
+    /// What may be answered, if it is a question to a person.
+    pub question: Option<Value>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
 }
@@ -35,6 +37,8 @@ pub struct Arrived {
     pub at: Time,
     /// Whoever brought it, in the application's own words.
     pub from: Value,
+    /// The id of the call that waited for it. Where results may come late, it stands in front of the result of that call.
+    pub awaited_by: Option<Box<str>>,
     /// Fields of a snapshot that this version does not know.
     pub(crate) extra: Option<Map>,
 }
@@ -48,11 +52,25 @@ pub struct Late {
     pub arrived: Option<Arrived>,
 }
 
+impl Arrived {
+    /// Says when a result arrived, who brought it, and which pending call waited for it.
+    #[must_use]
+    pub const fn new(at: Time, from: Value, awaited_by: Option<Box<str>>) -> Self {
+        Self {
+            at,
+            from,
+            awaited_by,
+            extra: None,
+        }
+    }
+}
+
 impl Late {
     pub(crate) fn size(&self) -> Size {
         let wait = self.wait.as_ref().map_or(Size::default(), |wait| {
             let handle = wait.handle.as_ref().map_or(0, |handle| handle.len());
-            wait.what.size().plus(Size::new(3, handle))
+            let question = wait.question.iter().map(Value::size).sum();
+            wait.what.size().plus(Size::new(3, handle)).plus(question)
         });
         let from = self.arrived.as_ref().map(|arrived| arrived.from.size());
         wait.plus(from.unwrap_or_default())

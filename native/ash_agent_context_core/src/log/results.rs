@@ -52,7 +52,7 @@ fn read_one(item: Value, position: usize) -> Result<(Box<str>, Outcome), Error> 
 }
 
 /// Reads `{:ok, term}`, `{:error, reason}`, `{:unknown, reason}`, `{:cancelled, reason}` or `{:waiting, %{for: term, handle: text,
-/// deadline: time}}`.
+/// deadline: time, question: map}}`.
 ///
 /// # Errors
 /// [`Error::InvalidPart`]
@@ -87,10 +87,15 @@ pub(crate) fn waiting(term: Value) -> Option<Outcome> {
         None => None,
         Some(at) => Some(time::from_value(&at)?),
     };
+    let question = fields.take_given("question");
+    if !matches!(question, None | Some(Value::Map(_))) {
+        return None;
+    }
     let wait = Wait {
         what,
         handle,
         deadline,
+        question,
         extra: None,
     };
     fields.unknown().is_none().then(|| Outcome::waiting(wait))

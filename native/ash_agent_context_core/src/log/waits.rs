@@ -1,10 +1,13 @@
 //! The calls of a log that wait or waited, and what has arrived for them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use rpds::{HashTrieMapSync, HashTrieSetSync, RedBlackTreeMapSync, VectorSync};
 
 use crate::log::late::{Arrived, CallPlace, Late, Wait};
 use crate::log::message::{Outcome, Output, Status};
-use crate::value::{Size, Value};
+use crate::value::{steps, Size, Value};
 
 /// What a model reads in the slot of a call that waits, for ever: what was sent does not change.
 pub(crate) const PLACEHOLDER: &str =
@@ -60,70 +63,190 @@ pub(crate) struct GoneCall {
 /// A result that has no place among the messages yet.
 pub(crate) type Arrival = (CallPlace, Arc<Outcome>);
 
-/// The calls of a log that wait or waited.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The calls of a log that wait or waited. A copy shares what it holds, and each call is found by its place, its handle and its
+/// id, so a result costs as much among many calls as among few.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Waits {
     /// In the order of the log.
-    pub calls: Vec<WaitNote>,
+    calls: VectorSync<WaitNote>,
+    places: HashTrieMapSync<CallPlace, usize>,
+    handles: HashTrieMapSync<Box<str>, usize>,
+    ids: HashTrieMapSync<Box<str>, VectorSync<usize>>,
     /// In the order in which they came.
-    pub arrivals: Vec<Arrival>,
-    pub gone: Vec<GoneCall>,
-    pub size: Size,
+    arrivals: RedBlackTreeMapSync<usize, Arrival>,
+    arrived: HashTrieMapSync<CallPlace, usize>,
+    gone: VectorSync<GoneCall>,
+    gone_handles: HashTrieSetSync<Box<str>>,
+    size: Size,
 }
 
-impl Waits {
-    pub const NONE: Self = Self {
-        calls: Vec::new(),
-        arrivals: Vec::new(),
-        gone: Vec::new(),
-        size: Size::new(0, 0),
-    };
+impl PartialEq for Waits {
+    fn eq(&self, other: &Self) -> bool {
+        self.calls == other.calls && self.arrivals().eq(other.arrivals()) && self.gone == other.gone
+    }
+}
 
+impl Eq for Waits {}
+
+/// What a call takes here beside what it has arrived with.
+const FEW: Size = Size::new(2, 0);
+
+impl Waits {
     pub const fn size(&self) -> Size {
         self.size
     }
 
-    pub fn find_mut(&mut self, place: CallPlace) -> Option<&mut WaitNote> {
-        self.calls.iter_mut().rfind(|note| note.place == place)
+    pub fn calls(&self) -> impl Iterator<Item = &WaitNote> {
+        self.calls.iter().inspect(|_| steps::count(1))
     }
 
-    pub fn note(&mut self, place: CallPlace, placed: Option<(u64, usize)>) {
-        match self.find_mut(place) {
-            Some(note) => note.placed = placed.or(note.placed),
-            None => self.calls.push(WaitNote {
-                place,
-                is_elsewhere: false,
-                placed,
-            }),
+    pub fn at(&self, place: CallPlace) -> Option<&WaitNote> {
+        self.calls.get(*self.places.get(&place)?)
+    }
+
+    pub fn of_handle(&self, handle: &str) -> Option<&WaitNote> {
+        self.calls.get(*self.handles.get(handle)?)
+    }
+
+    /// Returns the calls of an id, the newest last.
+    pub fn of_id(&self, id: &str) -> impl Iterator<Item = &WaitNote> {
+        let positions = self.ids.get(id).into_iter().flatten();
+        let calls = positions.filter_map(|position| self.calls.get(*position));
+        calls.inspect(|_| steps::count(1))
+    }
+
+    /// Returns whether a call has this handle, or had it before a rewind.
+    pub fn knows_handle(&self, handle: &str) -> bool {
+        self.handles.contains_key(handle) || self.gone_handles.contains(handle)
+    }
+
+    pub fn note(
+        &mut self,
+        place: CallPlace,
+        (id, handle): (&str, Option<&str>),
+        placed: Option<(u64, usize)>,
+    ) {
+        if self.places.contains_key(&place) {
+            return self.change(place, |note| note.placed = placed.or(note.placed));
+        }
+        let position = self.calls.len();
+        self.places.insert_mut(place, position);
+        if let Some(handle) = handle {
+            self.handles.insert_mut(handle.into(), position);
+        }
+        let mut same = self.ids.get(id).cloned().unwrap_or_default();
+        same.push_back_mut(position);
+        self.ids.insert_mut(id.into(), same);
+        self.calls.push_back_mut(WaitNote {
+            place,
+            is_elsewhere: false,
+            placed,
+        });
+        self.size = self.size.plus(FEW);
+    }
+
+    fn change(&mut self, place: CallPlace, change: impl FnOnce(&mut WaitNote)) {
+        let position = self.places.get(&place).copied();
+        if let Some(note) = position.and_then(|position| self.calls.get_mut(position)) {
+            change(note);
         }
     }
 
     pub fn arrival(&self, place: CallPlace) -> Option<&Arc<Outcome>> {
-        let mut arrivals = self.arrivals.iter();
-        arrivals
-            .find(|(of, _)| *of == place)
-            .map(|(_, outcome)| outcome)
+        let (_, outcome) = self.arrivals.get(self.arrived.get(&place)?)?;
+        Some(outcome)
+    }
+
+    pub fn arrivals(&self) -> impl Iterator<Item = &Arrival> {
+        self.arrivals.values().inspect(|_| steps::count(1))
+    }
+
+    pub fn has_arrivals(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
+    /// Keeps a result without a place.
+    pub fn keep(&mut self, place: CallPlace, outcome: Arc<Outcome>) {
+        let next = self.arrivals.last().map_or(0, |(last, _)| last + 1);
+        self.size = self.size.plus(outcome.size());
+        self.arrivals.insert_mut(next, (place, outcome));
+        self.arrived.insert_mut(place, next);
+    }
+
+    /// Notes where the result of a call has its place.
+    pub fn place(&mut self, of: CallPlace, here: (u64, usize)) {
+        if let Some(number) = self.arrived.get(&of).copied() {
+            let kept = self
+                .arrivals
+                .get(&number)
+                .map(|(_, outcome)| outcome.size());
+            self.size = self.size.minus(kept.unwrap_or_default());
+            self.arrivals.remove_mut(&number);
+            self.arrived.remove_mut(&of);
+        }
+        self.change(of, |note| note.placed = Some(here));
+    }
+
+    pub fn gone(&self) -> impl Iterator<Item = &GoneCall> {
+        self.gone.iter().inspect(|_| steps::count(1))
+    }
+
+    pub fn add_gone(&mut self, gone: GoneCall) {
+        if let Some(handle) = &gone.handle {
+            self.gone_handles.insert_mut(handle.clone());
+        }
+        self.gone.push_back_mut(gone);
+        self.size = self.size.plus(FEW);
     }
 
     /// Takes what a document says of the calls, beside the messages.
-    pub fn put(&mut self, elsewhere: &[CallPlace], arrivals: Vec<Arrival>, gone: Vec<GoneCall>) {
-        for note in &mut self.calls {
-            note.is_elsewhere = elsewhere.contains(&note.place);
+    pub fn put(
+        &mut self,
+        elsewhere: &HashSet<CallPlace>,
+        arrivals: Vec<Arrival>,
+        gone: Vec<GoneCall>,
+    ) {
+        self.mark(|note| elsewhere.contains(&note.place));
+        self.forget_arrivals();
+        for (place, outcome) in arrivals {
+            self.keep(place, outcome);
         }
-        self.arrivals = arrivals;
-        self.gone = gone;
-        self.resize();
+        self.size = self.size.minus(Size::new(2 * self.gone.len(), 0));
+        self.gone = VectorSync::default();
+        self.gone_handles = HashTrieSetSync::default();
+        gone.into_iter().for_each(|gone| self.add_gone(gone));
+    }
+
+    /// Leaves the calls without a place to another conversation, with what has arrived for them.
+    pub fn leave(&mut self) {
+        self.mark(|note| note.is_elsewhere || note.placed.is_none());
+        self.forget_arrivals();
+    }
+
+    fn mark(&mut self, is_elsewhere: impl Fn(&WaitNote) -> bool) {
+        for position in 0..self.calls.len() {
+            let marked = self
+                .calls
+                .get(position)
+                .map(|note| (note, is_elsewhere(note)));
+            let changed = marked.filter(|(note, is)| note.is_elsewhere != *is);
+            let is_elsewhere = changed.map(|(_, is)| is);
+            if let Some((is, note)) = is_elsewhere.zip(self.calls.get_mut(position)) {
+                note.is_elsewhere = is;
+            }
+        }
+    }
+
+    fn forget_arrivals(&mut self) {
+        let sizes = self.arrivals.values().map(|(_, outcome)| outcome.size());
+        self.size = self.size.minus(sizes.sum());
+        self.arrivals = RedBlackTreeMapSync::default();
+        self.arrived = HashTrieMapSync::default();
     }
 
     /// Returns true if a document has anything to say of the calls, beside the messages.
     pub fn is_told(&self) -> bool {
         let is_elsewhere = |note: &WaitNote| note.is_elsewhere;
-        !self.arrivals.is_empty() || !self.gone.is_empty() || self.calls.iter().any(is_elsewhere)
-    }
-
-    pub fn resize(&mut self) {
-        let sizes = self.arrivals.iter().map(|(_, outcome)| outcome.size());
-        let few = Size::new(2 * (self.calls.len() + self.gone.len()), 0);
-        self.size = sizes.sum::<Size>().plus(few);
+        self.has_arrivals() || !self.gone.is_empty() || self.calls.iter().any(is_elsewhere)
     }
 }

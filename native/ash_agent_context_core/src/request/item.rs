@@ -1,12 +1,13 @@
 //! The items of a request: what adds elements to its list.
 
-use crate::log::exchange::Exchange;
+use crate::log::exchange::{Entry, Exchange};
 use crate::log::iteration::Iteration;
 use crate::log::message::{Message, Role};
 use crate::log::original::Original as Imported;
 use crate::log::part::{Content, Part, PartKind};
 use crate::log::piece::{Piece, Pieces, Shape};
 use crate::log::provider::Provider;
+use crate::provider::facts::Rule;
 use crate::provider::frame::Escapes;
 use crate::provider::late;
 use crate::provider::openai_chat::beside::goes_back;
@@ -17,6 +18,12 @@ use crate::value::{numbers, Map, Size, Value};
 use crate::view::change::{Change, ChangeKind};
 use crate::view::rendering::Rendering;
 
+/// The slots of an item with all results.
+const ALL_SLOTS: (usize, usize) = (0, usize::MAX);
+
+/// Distinguishes encodings of some of the results.
+const PART: u64 = 0xa076_1d64_78bd_642f;
+
 /// The bytes reserved for the JSON around a term of a message.
 const BESIDE_TERM: usize = 16;
 
@@ -26,6 +33,8 @@ pub(crate) struct Item<'a> {
     pub message: &'a Message,
     /// The results of its calls, if they are the item.
     pub results: Option<&'a Exchange>,
+    /// Those of its slots that are in the item, from one to before another.
+    slots: (usize, usize),
     pub rendering: Rendering<'a>,
     /// True if it is the system prompt.
     is_prompt: bool,
@@ -38,6 +47,7 @@ impl<'a> Item<'a> {
         Self {
             message,
             results: None,
+            slots: ALL_SLOTS,
             rendering,
             is_prompt: false,
             is_remade: false,
@@ -56,6 +66,14 @@ impl<'a> Item<'a> {
         Self {
             results: Some(exchange),
             is_remade: false,
+            ..self
+        }
+    }
+
+    /// Returns the item for the results of some slots.
+    fn of_slots(self, from: usize, to: usize) -> Self {
+        Self {
+            slots: (from, to),
             ..self
         }
     }
@@ -97,7 +115,15 @@ impl<'a> Item<'a> {
     pub fn rendering(self) -> u64 {
         match self.results {
             None => self.rendering.key_of_message(self.message),
-            Some(exchange) => self.rendering.key_of_results(exchange),
+            Some(exchange) => {
+                let key = self.rendering.key_of_results(exchange);
+                match self.slots {
+                    ALL_SLOTS => key,
+                    // Each begins with the first slot, or ends with the last.
+                    (0, to) => key.rotate_left(to as u32 + 1) ^ PART,
+                    (from, _) => key.rotate_left(from as u32 + 1) ^ !PART,
+                }
+            }
         }
     }
 
@@ -175,7 +201,8 @@ impl<'a> Item<'a> {
                     return;
                 }
             }
-            let shown = late::without_open(&message.calls, shown, out.options.provider);
+            let provider = out.options.provider;
+            let shown = late::without_open(&message.calls, shown, self.slots, provider);
             return format.results(message, &shown, out);
         }
         let shown = self.rendering.message(message);
@@ -194,6 +221,7 @@ impl<'a> Item<'a> {
     pub fn changes(self, options: &Options<'_>) -> Vec<Change> {
         let mut changes = match self.results {
             None => Vec::from_iter(self.rendering.change_of_message(self.message)),
+            Some(_) if self.slots.0 > 0 => Vec::new(), // told with the first slots
             Some(exchange) => {
                 let calls = &self.message.calls;
                 self.rendering.changes_of_results(calls, exchange)
@@ -220,7 +248,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Returns the items of an iteration.
+/// Returns the items of an iteration. Where results may come late, those for which a call waited stand in front of its own.
 pub(crate) fn items<'a>(
     iteration: &'a Iteration,
     rendering: Rendering<'a>,
@@ -228,22 +256,59 @@ pub(crate) fn items<'a>(
 ) -> impl Iterator<Item = Item<'a>> {
     let provider = options.provider;
     let dialect = options.dialect.filter(|_| provider == Provider::OpenAiChat);
-    iteration.entries().flat_map(move |entry| {
-        let rendering = rendering.behind(entry.slots);
-        let exchange = entry.exchange.as_deref();
-        let exchange = exchange.filter(|exchange| exchange.count_filled() > 0);
-        let speaks_otherwise = dialect.is_some_and(|dialect| {
-            let elements = Imported::of(entry.message.original.as_ref(), provider);
-            elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
-        });
-        let message = Item {
-            is_remade: speaks_otherwise,
-            ..Item::of(&entry.message, rendering)
-        };
-        let results = exchange.map(|exchange| message.results(exchange));
-        let said = (!entry.message.is_arrival()).then_some(message);
-        said.into_iter().chain(results)
-    })
+    let takes_late = provider.facts().has(Rule::LateOutputs) && !rendering.apart;
+    let mut waited: Option<&Message> = None;
+    let late_slot = move |entry: &Entry, message: &Message| {
+        let is_late = takes_late && entry.message.is_arrival();
+        is_late
+            .then(|| late::slot_before(entry, message, provider))
+            .flatten()
+    };
+    let late_item = move |entry: &'a Entry| {
+        let item = Item::of(&entry.message, rendering.behind(entry.slots));
+        Some(item.results(entry.exchange.as_deref()?))
+    };
+    iteration
+        .entries()
+        .enumerate()
+        .flat_map(move |(at, entry)| {
+            let is_late = entry.message.is_arrival();
+            let stood = waited.filter(|_| is_late);
+            let has_stood = stood.is_some_and(|message| late_slot(entry, message).is_some());
+            let message = &*entry.message;
+            let (mut slot, mut late) = (None, Vec::new());
+            if takes_late && !is_late && entry.exchange.is_some() {
+                let following = (at + 1..).map_while(|at| iteration.entry(at));
+                let following = following.take_while(|next| next.message.is_arrival());
+                for (next, before) in
+                    following.filter_map(|next| Some((next, late_slot(next, message)?)))
+                {
+                    slot = Some(slot.unwrap_or(before).min(before));
+                    late.extend(late_item(next));
+                }
+            }
+            if !is_late {
+                waited = Some(message);
+            }
+            let rendering = rendering.behind(entry.slots);
+            let exchange = entry.exchange.as_deref();
+            let exchange = exchange.filter(|exchange| !has_stood && exchange.count_filled() > 0);
+            let speaks_otherwise = dialect.is_some_and(|dialect| {
+                let elements = Imported::of(entry.message.original.as_ref(), provider);
+                elements.is_some_and(|elements| !goes_back(&entry.message, elements, dialect))
+            });
+            let message = Item {
+                is_remade: speaks_otherwise,
+                ..Item::of(&entry.message, rendering)
+            };
+            let results = exchange.map(|exchange| message.results(exchange));
+            let said = (!is_late).then_some(message);
+            let (first, slot) = (slot.filter(|slot| *slot > 0), slot.unwrap_or(0));
+            let (from, to) = (slot, usize::MAX);
+            let first = first.and(results.map(|results| results.of_slots(0, slot)));
+            let results = results.map(|results| results.of_slots(from, to));
+            said.into_iter().chain(first).chain(late).chain(results)
+        })
 }
 
 /// Returns the element that is the whole of a message without a neutral form.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::log::exchange::Entry;
 use crate::log::iteration::Iteration;
 use crate::log::original::Original;
 use crate::log::piece::{ByHand, Kept, Piece, Shape};
@@ -218,7 +219,7 @@ impl<'a> Body<'a, '_> {
     /// Returns whether the iteration before it has the elements of its first message.
     pub(super) fn is_held(&self, iteration: &Iteration) -> bool {
         let first = iteration.entries().next();
-        let original = first.and_then(|entry| entry.message.original.as_ref());
+        let original = first.and_then(Entry::first_original);
         Original::of(original, self.options.provider) == Some("")
     }
 

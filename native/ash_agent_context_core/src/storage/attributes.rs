@@ -45,6 +45,9 @@ impl Context {
         next.log.origin = self.log.origin.clone();
         next.log.set_extra(self.extra().cloned());
         next.take_rules(self);
+        if given.late.is_none() {
+            next.log.take_waits(&self.log);
+        }
         given.put_on(next, at)
     }
 

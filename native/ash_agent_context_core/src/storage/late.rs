@@ -1,6 +1,7 @@
 //! What is stored of calls that wait, beside their slots: results that have arrived and have no place yet, and calls that are
 //! answered elsewhere or are gone.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::Context;
@@ -29,12 +30,14 @@ stored!(Wait, "what a call waits for" {
     what: "for" Term,
     handle: "handle" Given<Text>,
     deadline: "deadline" Given<When>,
-}, extra "one of :for, :handle, :deadline");
+    question: "question" Given<Term>,
+}, extra "one of :for, :handle, :deadline, :question");
 
 stored!(Arrived, "how a result came" {
     at: "at" When,
     from: "from" Term,
-}, extra "one of :at, :from");
+    awaited_by: "awaited_by" Given<Text>,
+}, extra "one of :at, :from, :awaited_by");
 
 stored!(GoneCall, "a call that is gone" {
     id: "id" Text,
@@ -98,16 +101,17 @@ impl LateHead {
         if !waits.is_told() {
             return;
         }
-        let elsewhere = waits.calls.iter().filter(|note| note.is_elsewhere);
+        let elsewhere = waits.calls().filter(|note| note.is_elsewhere);
         let elsewhere: Vec<_> = elsewhere.map(|note| note.place).collect();
-        let arrivals = waits.arrivals.iter();
+        let arrivals = waits.arrivals();
         let arrivals: Vec<_> = arrivals
             .map(|(place, outcome)| StoredArrival(*place, outcome.clone()))
             .collect();
+        let gone: Vec<_> = waits.gone().cloned().collect();
         json.object("late", |json| {
             Each::<Of, false>::write(&elsewhere, "elsewhere", json);
             Each::<Of, false>::write(&arrivals, "arrivals", json);
-            Each::<Of, false>::write(&waits.gone, "gone", json);
+            Each::<Of, false>::write(&gone, "gone", json);
         });
     }
 
@@ -137,18 +141,18 @@ impl LateHead {
 
     /// Puts it on a conversation whose iterations were read.
     pub fn put_on(self, log: &mut Log) -> Result<(), Error> {
-        let mut met = Vec::with_capacity(self.arrivals.len());
+        let mut met = HashSet::with_capacity(self.arrivals.len());
+        let elsewhere = self.elsewhere.into_iter().collect::<HashSet<_>>();
         for (position, StoredArrival(place, _)) in self.arrivals.iter().enumerate() {
-            if met.contains(place) || !log.is_unanswered(*place) || self.elsewhere.contains(place) {
+            if elsewhere.contains(place) || !log.is_unanswered(*place) || !met.insert(*place) {
                 let error = Error::expected("a result of a call that waits, once");
                 return at("arrivals", Err(error.within(index(position))));
             }
-            met.push(*place);
         }
         let arrivals = self.arrivals.into_iter();
         let arrivals = arrivals.map(|StoredArrival(place, outcome)| (place, outcome));
         log.waits_mut()
-            .put(&self.elsewhere, arrivals.collect(), self.gone);
+            .put(&elsewhere, arrivals.collect(), self.gone);
         Ok(())
     }
 }

@@ -702,7 +702,8 @@ fn system_rows_of_anthropic_stand_after_the_user_and_before_the_model() {
     }
 }
 
-/// The output of an asynchronous call may come in any later turn. It stays where it came, and other providers have it in its slot.
+/// The output of an asynchronous call may come in any later turn. It stays where it came, and other providers read
+/// it there.
 #[test]
 fn late_outputs_of_asynchronous_calls_stay_where_they_came() {
     let list = |is_async: bool| {
@@ -727,16 +728,16 @@ fn late_outputs_of_asynchronous_calls_stay_where_they_came() {
         let anthropic = sent(context, Provider::Anthropic);
         let at = |what| anthropic.find(what).unwrap();
         assert!(
-            at("tool_use") < at("72") && at("72") < at("It runs."),
+            at("It runs.") < at("<late_result") && at("Wait.") < at("72") && at("72") < at("72!"),
             "{anthropic}"
         );
-        // Written anew, it is behind its call, and says whose it is.
+        // Written anew, it stands there too, and says whose it is.
         let options = Options {
             cache: true,
             ..Options::new(Provider::OpenAiResponses)
         };
         let anew: serde_json::Value = serde_json::from_str(&sent_with(context, &options)).unwrap();
-        let output = &anew["input"][2];
+        let output = &anew["input"][5];
         assert_eq!(output["type"], "function_call_output");
         assert_eq!(
             (&output["name"], &output["namespace"]),

@@ -2,11 +2,11 @@
 //! laws of what is sent, kept, rewound and forked.
 
 use crate::checks;
-use crate::make::{at, bytes, conversation, list, map, reload, stamp, Talk};
+use crate::make::{at, bytes, conversation, import, list, map, reload, stamp, value, Talk};
 
 use ash_agent_context_core::{
-    json, CallKey, Context, Error, LateState, Map, Options, Provider, Refusal, Status, Value,
-    NESTING,
+    json, steps, Arrived, CallKey, Context, Error, LateState, Map, Options, Provider, Refusal,
+    Status, Value, NESTING,
 };
 use proptest::prelude::*;
 
@@ -19,8 +19,9 @@ enum Op {
     Ask(Vec<u8>),
     /// Results of pending calls: of an even number it waits.
     Results(Vec<u8>),
-    /// A result for one of the calls that ever waited: by its handle or by its id, and one of few results.
-    Arrive(usize, bool, u8),
+    /// A result for one of the calls that ever waited: by its handle or by its id, and one of few results. Of an even number, a pending
+    /// call waits for it.
+    Arrive(usize, bool, u8, u8),
     Cancel(usize),
     Place,
     Rewind(u64),
@@ -36,7 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Answer),
         5 => prop::collection::vec(0..6u8, 1..4).prop_map(Op::Ask),
         7 => prop::collection::vec(any::<u8>(), 1..4).prop_map(Op::Results),
-        7 => (any::<usize>(), any::<bool>(), 0..3u8).prop_map(|(which, by, what)| Op::Arrive(which, by, what)),
+        7 => (any::<usize>(), any::<bool>(), 0..3u8, 0..4u8).prop_map(|(which, by, what, of)| Op::Arrive(which, by, what, of)),
         1 => any::<usize>().prop_map(Op::Cancel),
         3 => Just(Op::Place),
         2 => (0..4u64).prop_map(Op::Rewind),
@@ -57,6 +58,7 @@ struct Waited {
     is_gone: bool,
     /// What arrived: a number, or nothing if it was called off.
     arrived: Option<Option<u8>>,
+    awaited_by: Option<String>,
     placed: Option<u64>,
     /// The result stands in the call's slot.
     in_slot: bool,
@@ -105,6 +107,7 @@ impl Model {
         &mut self,
         key: &CallKey,
         what: Option<u8>,
+        awaited_by: Option<&String>,
         in_slot: impl Fn(&Waited) -> bool,
     ) -> Result<bool, Refusal> {
         let at = self.find(key)?;
@@ -117,10 +120,22 @@ impl Model {
             None => {}
         }
         call.arrived = Some(what);
+        call.awaited_by = awaited_by.cloned();
         if in_slot(call) {
             (call.placed, call.in_slot) = (Some(call.iteration), true);
         }
         Ok(true)
+    }
+
+    /// Results for which one of these calls waited come with its own.
+    fn place_awaited(&mut self, ids: &[String], iteration: u64) {
+        for call in &mut self.calls {
+            let is_awaited = call.awaited_by.as_ref().is_some_and(|id| ids.contains(id));
+            let has_arrived = call.arrived.is_some() && call.placed.is_none();
+            if is_awaited && has_arrived && !call.is_gone && !call.is_elsewhere {
+                call.placed = Some(iteration);
+            }
+        }
     }
 
     fn place(&mut self, iteration: u64) {
@@ -237,6 +252,7 @@ fn step(context: &Context, model: &mut Model, op: &Op) -> Context {
                     is_elsewhere: false,
                     is_gone: false,
                     arrived: None,
+                    awaited_by: None,
                     placed: None,
                     in_slot: false,
                 });
@@ -244,11 +260,12 @@ fn step(context: &Context, model: &mut Model, op: &Op) -> Context {
             }
             let next = context.add_tool_results(given(items), stamp()).unwrap();
             if next.current_iteration() > number {
+                model.place_awaited(&open, number);
                 model.place(next.current_iteration());
             }
             next
         }
-        Op::Arrive(which, by_handle, what) => {
+        Op::Arrive(which, by_handle, what, of) => {
             let Some(call) = model.calls.get(which % model.calls.len().max(1)) else {
                 return context.clone();
             };
@@ -257,8 +274,11 @@ fn step(context: &Context, model: &mut Model, op: &Op) -> Context {
                 false => CallKey::Id((*call.id).into()),
             };
             let in_slot = |call: &Waited| open.contains(&call.id) && call.iteration == number;
-            let expected = model.arrive(&key, Some(*what), in_slot);
-            let found = context.arrive(&key, outcome(Some(*what)), Value::text("Ann"), at(5));
+            let awaited_by = pending.get(usize::from(*of)).filter(|_| of % 2 == 0);
+            let expected = model.arrive(&key, Some(*what), awaited_by, in_slot);
+            let awaited_by = awaited_by.map(|id| (**id).into());
+            let arrived = Arrived::new(at(5), Value::text("Ann"), awaited_by);
+            let found = context.arrive_as(&key, outcome(Some(*what)), arrived);
             told(context, found, expected)
         }
         Op::Cancel(which) => {
@@ -267,7 +287,7 @@ fn step(context: &Context, model: &mut Model, op: &Op) -> Context {
             };
             let key = CallKey::Handle((*call.handle).into());
             let in_slot = |call: &Waited| open.contains(&call.id) && call.iteration == number;
-            let expected = model.arrive(&key, None, in_slot);
+            let expected = model.arrive(&key, None, None, in_slot);
             told(
                 context,
                 context.arrive(&key, outcome(None), Value::Nil, at(5)),
@@ -424,6 +444,12 @@ proptest! {
                 };
                 let is_kept = !keeps || after.starts_with(open_end(&before));
                 prop_assert!(is_kept, "{op:?} changed what {provider:?} was sent:\n{before}\n{after}");
+                // It is imported with the results in their places.
+                let plain = !model.has_view && !model.calls.iter().any(|call| call.is_gone || call.is_elsewhere);
+                if plain {
+                    let imported = import(&after, provider);
+                    prop_assert_eq!(request(&imported, provider), Some(after.clone()), "{:?}", provider);
+                }
                 // No text of a tool makes the frame.
                 let real = placed_apart(&next, &model, provider);
                 prop_assert!(after.matches("</late_result>").count() <= real, "{after}");
@@ -635,5 +661,222 @@ fn a_late_result_goes_through_maps_seeds_views_and_a_second_document() {
     assert!(
         first.exchange.is_some(),
         "the result comes before the user's message"
+    );
+}
+
+/// The kinds and ids of the items of a request for OpenAI's Responses.
+fn items(context: &Context) -> Vec<String> {
+    let input = sent_json(context, Provider::OpenAiResponses)["input"].clone();
+    let named = |item: &serde_json::Value| {
+        let kind = item["type"].as_str().unwrap_or("message").to_owned();
+        item["call_id"]
+            .as_str()
+            .map_or(kind.clone(), |id| format!("{kind} {id}"))
+    };
+    input.as_array().unwrap().iter().map(named).collect()
+}
+
+/// A late result for which a pending call waits, which is the first or the last of its message.
+fn awaited(is_async: bool, calls: &str) -> Context {
+    let context = asked(is_async).says("It runs.").user("Well?").calls(calls);
+    let context = context.answers(&[("g", Value::text("7"))]);
+    let arrived = Arrived::new(at(5), Value::text("ci"), Some("w".into()));
+    let context = context
+        .arrive_as(&key(), outcome(Some(1)), arrived)
+        .unwrap();
+    context.answers(&[("w", Value::text("all have come"))])
+}
+
+#[test]
+fn a_late_output_stands_in_front_of_the_output_of_the_call_that_waited_for_it() {
+    let late = "function_call_output c1";
+    for (calls, expected) in [
+        (
+            r#"[{"id":"g","name":"get"},{"id":"w","name":"wait_for"}]"#,
+            ["function_call_output g", late, "function_call_output w"],
+        ),
+        (
+            r#"[{"id":"w","name":"wait_for"},{"id":"g","name":"get"}]"#,
+            [late, "function_call_output w", "function_call_output g"],
+        ),
+    ] {
+        let context = awaited(true, calls);
+        assert_eq!(context.late_calls().next().unwrap().placed, Some(3));
+        for context in [&context, &reload(&context), &context.rewind(3).unwrap()] {
+            let found = items(context);
+            assert_eq!(found[found.len() - 3..], expected);
+            checks::laws::check(context);
+        }
+        // What follows leaves it where it is, also in a body that is imported, and so does a result that is cleared.
+        let later = context.says("Done.").user("Thanks");
+        let body = request(&later, Provider::OpenAiResponses).unwrap();
+        assert!(body.starts_with(open_end(
+            &request(&context, Provider::OpenAiResponses).unwrap()
+        )));
+        let again = import(&body, Provider::OpenAiResponses);
+        assert_eq!(request(&again, Provider::OpenAiResponses), Some(body));
+        assert_eq!(
+            items(&later.clear_tool_results(0, "[gone]", at(9))),
+            items(&later)
+        );
+        // In front of the wait it is unplaced again.
+        let before = context.rewind(2).unwrap();
+        assert_eq!(
+            before.late_calls().next().unwrap().state,
+            LateState::Arrived
+        );
+        assert_eq!(items(&before.user("So?"))[3..], [late, "message"]);
+        // Everybody else reads it behind the results, and so does whoever does not see the call.
+        let last = |body: String| {
+            body.rfind("<late_result").unwrap() > body.rfind("all have come").unwrap()
+        };
+        assert!(last(request(&context, Provider::Anthropic).unwrap()));
+        assert!(last(
+            request(&awaited(false, calls), Provider::OpenAiResponses).unwrap()
+        ));
+        assert!(last(
+            request(&context.drop_range(1, 1, at(9)), Provider::OpenAiResponses).unwrap()
+        ));
+    }
+}
+
+/// Late outputs of a history of somebody else keep their places and their bytes.
+#[test]
+fn late_outputs_are_imported_as_arrivals() {
+    let call = |id: &str, name: &str, late: &str| {
+        format!(
+            r#"{{"type":"function_call","call_id":"{id}","name":"{name}","arguments":"{{}}"{late}}}"#
+        )
+    };
+    let output = |id: &str| {
+        format!(r#"{{"call_id":"{id}","type":"function_call_output","output":"{id} is done"}}"#)
+    };
+    let says = |role: &str, text: &str| format!(r#"{{"content":"{text}","role":"{role}"}}"#);
+    let late = r#","async":true"#;
+    let history = [
+        says("user", "Build it"),
+        call("a", "build", late),
+        call("b", "build", late),
+        says("assistant", "They run."),
+        says("user", "Well?"),
+        output("b"),
+        says("assistant", "One is done."),
+        call("w", "wait_for", ""),
+        output("a"),
+        output("w"),
+        says("assistant", "All are done."),
+        says("user", "Thanks"),
+    ];
+    let body = format!(r#"{{"input":[{}]}}"#, history.join(","));
+    let context = import(&body, Provider::OpenAiResponses);
+    assert_eq!(request(&context, Provider::OpenAiResponses), Some(body));
+    let late: Vec<_> = context
+        .late_calls()
+        .map(|late| (&*late.call.id, late.state, late.placed))
+        .collect();
+    assert_eq!(
+        late,
+        [
+            ("a", LateState::Placed, Some(3)),
+            ("b", LateState::Placed, Some(3))
+        ]
+    );
+    checks::laws::check(&context);
+}
+
+#[test]
+fn a_frame_of_ours_is_imported_and_a_text_like_one_is_not() {
+    for provider in Provider::ALL {
+        let context = answered(&asked(false)).user("And?");
+        let body = request(&context, provider).unwrap();
+        let again = import(&body, provider);
+        assert_eq!(request(&again, provider), Some(body.clone()));
+        let states: Vec<_> = again.late_calls().map(|late| late.state).collect();
+        // Gemini and Ollama name no call.
+        assert_eq!(states, [LateState::Placed], "{provider:?} {body}");
+        checks::laws::check(&again);
+    }
+    // The call is not there, has another name or a result of its own.
+    let frame =
+        "<late_result call=\\\"c1\\\" tool=\\\"build\\\" status=\\\"ok\\\">\\nyes\\n</late_result>";
+    let history = |call: &str, name: &str, result: &str| {
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"Hi"}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"{call}","type":"function","function":{{"name":"{name}","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"{call}","content":"{result}"}},{{"role":"assistant","content":"So."}},{{"role":"user","content":"{frame}"}}]}}"#
+        )
+    };
+    let ours = request(&asked(false).says("So."), Provider::OpenAiChat).unwrap();
+    let at = ours.find("This call is still").unwrap();
+    let placeholder = ours[at..].split('"').next().unwrap();
+    for (body, count) in [
+        (history("c1", "build", placeholder), 1),
+        (history("c2", "build", placeholder), 0),
+        (history("c1", "get", placeholder), 0),
+        (history("c1", "build", "done"), 0),
+    ] {
+        let context = import(&body, Provider::OpenAiChat);
+        assert_eq!(context.late_calls().count(), count, "{body}");
+        assert_eq!(request(&context, Provider::OpenAiChat), Some(body));
+    }
+}
+
+/// A person has changed the arguments of a call that stays open: its output tells of them, since nothing else does.
+#[test]
+fn a_late_output_tells_of_changed_arguments() {
+    let late = r#"[{"id":"c1","name":"pay","arguments":{"n":1},"provider_metadata":{"provider":"openai_responses","async":true}}]"#;
+    let edited = value(r#"{"n":2}"#);
+    let context = conversation("Pay").calls(late);
+    let context = context.approve_edited("c1", None, Some(edited.clone()), Value::Nil, at(1));
+    let context = context.unwrap();
+    let context = context
+        .add_tool_results(given(vec![("c1".to_owned(), waiting("start 1"))]), stamp())
+        .unwrap();
+    let context = answered(&context);
+    let late = context.late_calls().next().unwrap();
+    assert_eq!(late.arguments, &edited);
+    for context in [&context, &reload(&context)] {
+        let body = request(context, Provider::OpenAiResponses).unwrap();
+        assert!(body.contains("{\\\"n\\\":2}"), "{body}");
+    }
+}
+
+/// A result costs as much among many calls that wait as among few, wherever it is for.
+#[test]
+fn a_late_result_costs_the_same_among_many() {
+    let waits = |count: usize| {
+        let calls: Vec<_> = (0..count)
+            .map(|n| format!(r#"{{"id":"c{n}","name":"build"}}"#))
+            .collect();
+        let context = conversation("Build").calls(&format!("[{}]", calls.join(",")));
+        let results = (0..count).map(|n| (format!("c{n}"), waiting(&format!("start {n}"))));
+        context
+            .add_tool_results(given(results.collect()), stamp())
+            .unwrap()
+            .says("They run.")
+    };
+    let arrive = |context: &Context, n: usize| {
+        let by: [CallKey; 2] = [
+            CallKey::Handle(format!("start {n}").into()),
+            CallKey::Id(format!("c{n}").into()),
+        ];
+        context
+            .arrive(&by[n % 2], outcome(Some(1)), Value::Nil, at(5))
+            .unwrap()
+    };
+    let steps = |count: usize| {
+        let context = waits(count);
+        let mut all = context.clone();
+        let one = steps::count_steps(|| drop(arrive(&context, count - 1)));
+        let every = steps::count_steps(|| {
+            (0..count).for_each(|n| all = arrive(&all, n));
+            all = all.place_arrivals(at(6)).unwrap();
+        });
+        assert!(all.late_calls().all(|late| late.state == LateState::Placed));
+        (one, every)
+    };
+    let ((few, all_of_few), (many, all_of_many)) = (steps(100), steps(10_000));
+    assert!(many <= few + 10, "{few} {many}");
+    assert!(
+        all_of_many <= 110 * all_of_few,
+        "{all_of_few} {all_of_many}"
     );
 }

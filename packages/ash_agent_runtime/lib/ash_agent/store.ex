@@ -798,7 +798,9 @@ defmodule AshAgent.Store do
   Returns calls that wait for a result, over all conversations, those first that have waited longest: `{:ok, %{calls: calls, next: cursor}}`.
 
   Each is `%{id:, key:, for:, since:, deadline:, call: %{id:, name:, arguments:, iteration:}}`, with what the current masks of its conversation
-  leave of the arguments. Calls whose result has arrived are not among them, nor those without a handle, of forks and of branches. Pass `next` as the option
+  leave of the arguments. A question to a person, see `AshAgent.Runtime.AskUser`, has `question: true` in its call, and in the arguments also the
+  `"choices"` or the `"form"` of its tool, so that a page can show it without the conversation. Calls whose result has arrived are not among them, nor those
+  of forks and of branches, nor those without a handle: no result in a store can be for them. Pass `next` as the option
   `:after` to get the next page. Looks at all partitions unless `:id` is given.
 
   ## Options

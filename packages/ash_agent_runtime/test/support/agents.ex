@@ -17,7 +17,14 @@ defmodule AshAgent.TestSupport.Agents do
     AshAgent.TestSupport.Nodes.outlive(fn ->
       {:ok, store} = Store.SQLite.open(path)
       :persistent_term.put(@name, store)
-      tools = %{"pay" => &pay/2, "ask_user" => AshAgent.Runtime.AskUser.tool()}
+
+      tools = %{
+        "pay" => &pay/2,
+        "ask_user" => AshAgent.Runtime.AskUser.tool(),
+        "build" => %{function: fn _, _ -> {:later, for: "ci"} end, late: true},
+        "who" => fn _, context -> {:ok, context[:actor] || "nobody"} end
+      }
+
       Sessions.start_link([name: @name, store: store, llm: &model/1, tools: tools] ++ opts)
     end)
   end
@@ -34,6 +41,18 @@ defmodule AshAgent.TestSupport.Agents do
 
       %{content: [%{tool_use_id: "q", content: answer} | _]} ->
         {:ok, %{content: "#{answer} #{node()}"}}
+
+      %{content: "build" <> _} ->
+        {:ok, %{tool_calls: [%{id: "b", name: "build", arguments: %{}}]}}
+
+      %{content: [%{tool_use_id: "b", content: "This call is still" <> _} | _]} ->
+        {:ok, %{content: "started #{node()}"}}
+
+      %{content: [%{tool_use_id: "b"} | _]} ->
+        {:ok, %{tool_calls: [%{id: "w", name: "who", arguments: %{}}]}}
+
+      %{content: [%{tool_use_id: "w", content: who} | _]} ->
+        {:ok, %{content: "#{who} #{node()}"}}
 
       %{content: "pay" <> _} ->
         {:ok, %{tool_calls: [%{id: "call_1", name: "pay", arguments: %{}}]}}
@@ -143,6 +162,16 @@ defmodule AshAgent.TestSupport.Agents do
   def owner(id) do
     {:ok, kept} = Store.fetch(:persistent_term.get(@name), id)
     %{owner: kept.owner, epoch: kept.epoch, status: kept.status, texts: texts(kept.value)}
+  end
+
+  @doc "Finds whoever asked, by the metadata of their message."
+  def restore(%{"who" => who}), do: {:ok, %{actor: who}}
+  def restore(_other), do: :error
+
+  @doc "The keys of the calls of a conversation that wait."
+  def waiting(id) do
+    {:ok, %{calls: calls}} = Sessions.waiting(@name, id: id)
+    Enum.map(calls, & &1.key)
   end
 
   def calls(id), do: Store.calls(:persistent_term.get(@name), id)

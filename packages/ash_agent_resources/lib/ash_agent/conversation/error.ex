@@ -9,6 +9,7 @@ defmodule AshAgent.Conversation.Error do
     * `:no_result` - none of `text`, `result` and `error` was given, or several
     * `:answered`, `:late`, `:rewound`, `:unknown` - the result was not taken, see `AshAgent.Store.arrive/5`; so is `:cancelled`
     * `:no_actor` - whoever asked cannot be found again, and somebody else resumes: see the option `actor_persister`
+    * `:max_wakes` - late results have begun as many turns as they may in an hour, and nobody asks for another one
     * `:changed` - the conversation is not at the given `revision` any more
     * `:not_found` - the store has no such conversation; `:say` begins one
     * `:exists` - the record has a conversation already, such as one that an upsert found
@@ -37,6 +38,8 @@ defmodule AshAgent.Conversation.Error do
     no_answer: "expected either answer or form",
     no_actor:
       "the actor who asked cannot be found again: let them resume, or set actor_persister, or authority :resumer",
+    max_wakes:
+      "late results have begun as many turns as they may in an hour: wait, resume as a person, or raise the option max_wakes",
     changed: "the conversation has changed since it was read: read it again",
     not_found: "the record has no conversation in the store: say something to begin one",
     exists: "the record has a conversation already: say something to it instead of starting one",

@@ -6,7 +6,7 @@ defmodule AshAgent.Conversation.Runner do
   alias AshAgent.{Context, Conversation, Session, Store}
   alias AshAgent.Conversation.{Asker, Info, Notices, Title}
   alias AshAgent.Runtime.{Error, Paused, Result, Sealed}
-  alias AshAgent.Session.Owner
+  alias AshAgent.Session.{Owner, Waking}
 
   # Options have keys, and the runtime context has the actor.
   @derive {Inspect, only: [:resource, :id]}
@@ -53,24 +53,36 @@ defmodule AshAgent.Conversation.Runner do
     end
   end
 
-  defp as_asker_of(turn, stored) do
-    case as_asker(turn, find_asker(turn.store, stored)) do
-      {:ok, turn} -> {:ok, %{turn | empty?: Asker.messages(stored.value) == []}}
+  defp as_asker_of(turn, %{value: context} = stored) do
+    number = find_late(turn.store, stored)
+
+    with true <- number == nil or may_wake?(turn, context) || {:error, :max_wakes},
+         {:ok, turn} <- as_asker(turn, Asker.of(context, number)) do
+      {:ok, %{turn | empty?: Asker.messages(context) == []}}
+    else
       {:error, reason} -> refuse(reason)
     end
   end
 
-  # A turn that has its answer goes on with late results, if there are any: with those of whoever asked for the turn of the call.
-  defp find_asker(store, %{id: id, value: context}) do
+  # A turn that has its answer goes on with late results, if there are any: with the rights of whoever asked for the turn of the call.
+  defp find_late(store, %{id: id, value: context}) do
     with true <- Store.Named.late?(store),
          [_ | _] = calls <- Context.Calls.late_calls(context, :open),
          %{answered?: true, pending: 0} <- Context.outline(context),
          {:ok, arrivals} <- Store.arrivals(store, id),
          keys = Enum.map(arrivals, & &1.key),
          %{iteration: number} <- Enum.find(calls, &(&1.handle in keys)),
-         do: Asker.of(context, number),
-         else: (_none -> Asker.of(context))
+         do: number,
+         else: (_none -> nil)
   end
+
+  # A person who resumes may ask for more turns than late results begin by themselves.
+  defp may_wake?(%{runtime_context: %{actor: nil}} = turn, context) do
+    own = turn.options ++ Info.option(turn.resource, :options)
+    Waking.rest(context, Keyword.get(own, :max_wakes, Session.Options.max_wakes())) == nil
+  end
+
+  defp may_wake?(_turn, _context), do: true
 
   defp as_asker(turn, asker) do
     given = turn.runtime_context

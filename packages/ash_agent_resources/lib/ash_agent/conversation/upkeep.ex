@@ -29,7 +29,7 @@ defmodule AshAgent.Conversation.Upkeep do
 
   A conversation is due if nobody runs its turn any more, because its node died or its lease has ended, or if a late result has come for one of its
   calls; with AshPostgres also if a message has waited for ten seconds. Deadlines of calls that wait are results once they have passed. Each turn continues as the user who asked, through the action `:resume`, for which no policies apply here; if that
-  user cannot be found, the conversation stays due and is not counted. Conversations that the primary read action does not find, such as archived ones, stay
+  user cannot be found, or late results have begun as many turns as they may in an hour, the conversation stays due and is not counted. Conversations that the primary read action does not find, such as archived ones, stay
   as they are. `AshAgent.Conversation.Sweeper` calls this from time to time.
 
   ## Options
@@ -52,10 +52,17 @@ defmodule AshAgent.Conversation.Upkeep do
     if opts[:tenant] != nil or not Info.schemas?(resource),
       do: expire(Info.store(resource, opts[:tenant]))
 
-    with {:ok, records} <- due(resource, opts[:limit], own) do
-      begun = Enum.filter(records, &match?({:ok, _}, resume(&1, own)))
-      {:ok, length(begun)}
+    # Some of those that are due may wait for their askers, or for the next hour.
+    with {:ok, records} <- due(resource, opts[:limit] + @page, own) do
+      {:ok, Enum.reduce_while(records, 0, &begin(&1, &2, opts[:limit], own))}
     end
+  end
+
+  defp begin(_record, limit, limit, _own), do: {:halt, limit}
+
+  defp begin(record, count, _limit, own) do
+    begun? = match?({:ok, _}, resume(record, own))
+    {:cont, if(begun?, do: count + 1, else: count)}
   end
 
   # Deadlines that have passed are late results. Somebody else expires those that this one does not.
@@ -135,27 +142,32 @@ defmodule AshAgent.Conversation.Upkeep do
 
   defp due_ids(resource, tenant, limit) do
     prefix = Info.prefix(resource)
-    opts = [status: :running, order: :asc, limit: @page]
-
     store = Info.store(resource, tenant)
+    running = [status: :running, order: :asc, limit: @page]
+    cut = &for(%{id: id} = kept <- &1.conversations, Info.due?(kept), do: id)
 
-    with {:ok, page} <- Store.list(store, opts),
-         {:ok, late} <- late_ids(store) do
-      cut = for %{id: id} = kept <- page.conversations, Info.due?(kept), do: id
-
-      due =
-        for id <- Enum.uniq(cut ++ late),
-            String.starts_with?(id, prefix),
-            do: String.replace_prefix(id, prefix, "")
-
+    with {:ok, cut} <- page_through(&Store.list(store, &1), cut, prefix, limit, running),
+         {:ok, late} <- late_ids(store, prefix, limit) do
+      due = for id <- Enum.uniq(cut ++ late), do: String.replace_prefix(id, prefix, "")
       {:ok, Enum.take(due, limit)}
     end
   end
 
-  defp late_ids(store) do
+  defp late_ids(store, prefix, limit) do
     if Store.Named.late?(store),
-      do: with({:ok, page} <- Store.arrived(store, limit: @page), do: {:ok, page.ids}),
+      do: page_through(&Store.arrived(store, &1), & &1.ids, prefix, limit, limit: @page),
       else: {:ok, []}
+  end
+
+  # Those of other resources may be on all pages before.
+  defp page_through(read, ids, prefix, limit, opts, found \\ []) do
+    with {:ok, page} <- read.(opts) do
+      found = Enum.uniq(found ++ Enum.filter(ids.(page), &String.starts_with?(&1, prefix)))
+
+      if page.next == nil or length(found) >= limit,
+        do: {:ok, found},
+        else: page_through(read, ids, prefix, limit, Keyword.put(opts, :after, page.next), found)
+    end
   end
 
   @doc """

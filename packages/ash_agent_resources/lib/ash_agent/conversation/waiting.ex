@@ -49,18 +49,21 @@ defmodule AshAgent.Conversation.Waiting do
 
   @doc "The calls of a conversation that wait, as `waiting_calls` shows them."
   def list(store, key) do
-    if Store.Named.late?(store) do
-      with {:ok, page} <- Store.waiting_calls(store, id: key, limit: @page),
-           do: {:ok, Enum.map(page.calls, &show/1)}
-    else
-      {:ok, []}
-    end
+    if Store.Named.late?(store), do: list_all(store, id: key, limit: @page), else: {:ok, []}
+  end
+
+  defp list_all(store, opts) do
+    with {:ok, page} <- Store.waiting_calls(store, opts),
+         calls = Enum.map(page.calls, &show/1),
+         {:ok, more} <-
+           if(page.next, do: list_all(store, [after: page.next] ++ opts), else: {:ok, []}),
+         do: {:ok, calls ++ more}
   end
 
   defp show(%{call: call} = waiting) do
     waiting
     |> Map.take([:key, :for, :since, :deadline])
     |> Map.merge(Map.take(call, [:name, :arguments, :iteration]))
-    |> Map.put(:call_id, call[:id])
+    |> Map.merge(%{call_id: call[:id], question: call[:question] || false})
   end
 end

@@ -140,7 +140,7 @@ defmodule AshAgent.Runtime.Authority do
   def note_prompt(context, authority, own \\ %{})
 
   def note_prompt(context, [runtime_context: %{} = given], _own) do
-    note_last(context, %{"given" => "prompt", "as" => digest({context[:id], name_people(given)})})
+    note_last(context, asked(context, given))
   end
 
   def note_prompt(context, [_ | _], _own), do: note_last(context, %{"given" => "prompt"})
@@ -155,19 +155,19 @@ defmodule AshAgent.Runtime.Authority do
       else: note_last(context, %{"given" => "session", "as" => identify(own)})
   end
 
-  @doc "Notes that a run in no session was given one: for a new message, or to go on with a turn."
-  def note_run(context, last, given) do
-    new? = last != nil and List.last(Run.said(context, context.current_iteration)) == last
+  @doc """
+  Notes that a run was given one: to go on with a turn, or to begin that of a message which nobody has run yet, wherever it came from.
+  """
+  def note_run(%{current_iteration: number} = context, given, by \\ nil) do
+    last = context |> Context.get_iteration_messages(number) |> List.last()
+    new? = last != nil and List.last(Run.said(context, number)) == last
 
-    if new? and notes_of_turn(context) == [],
-      do: note_prompt(context, runtime_context: given),
-      else: note_resume(context, nil)
-  end
-
-  @doc "Notes that whoever resumed gave one."
-  def note_resume(context, by) do
-    at = DateTime.to_iso8601(DateTime.utc_now())
-    note(context, [%{"given" => "resume", "by" => by, "at" => at}])
+    if new? and notes_of_turn(context) == [] do
+      note_last(context, Map.merge(asked(context, given), if(by, do: %{"by" => by}, else: %{})))
+    else
+      at = DateTime.to_iso8601(DateTime.utc_now())
+      note(context, [%{"given" => "resume", "by" => by, "at" => at}])
+    end
   end
 
   @doc "Adds a message to a turn, which goes on with the same rights. For the log it begins another turn."
@@ -181,6 +181,9 @@ defmodule AshAgent.Runtime.Authority do
       true -> note_last(context, %{"given" => "turn"})
     end
   end
+
+  defp asked(context, given),
+    do: %{"given" => "prompt", "as" => digest({context[:id], name_people(given)})}
 
   # Names the message by its iteration and its place among those of users.
   defp note_last(%{current_iteration: number} = context, new) do

@@ -92,10 +92,11 @@ defmodule AshAgent.Runtime.Late do
   end
 
   @doc "Reads what a tool has returned with `:later`: `{:ok, waiting}` as the context takes it, or an error in words."
-  def read(opts, %{late: most, for: whom}, key) do
+  def read(opts, %{late: most, for: whom} = tool, key) do
     with true <- Keyword.keyword?(opts) and Keyword.keys(opts) -- [:deadline, :for] == [],
          {:ok, deadline} <- deadline(Keyword.get(opts, :deadline, most)) do
-      {:ok, %{for: Keyword.get(opts, :for, whom), handle: key, deadline: deadline}}
+      waiting = %{for: Keyword.get(opts, :for, whom), handle: key, deadline: deadline}
+      {:ok, if(tool.asks?, do: Map.put(waiting, :question, tool.shown), else: waiting)}
     else
       _wrong -> {:error, "the tool did not say {:later, deadline: time, for: term}"}
     end
@@ -241,20 +242,21 @@ defmodule AshAgent.Runtime.Late do
   Takes what has come for the person whose turn it is into the conversation, after the hooks of the run, and gives it its place unless calls
   are pending. `wake` is the iteration for whose turn the run was woken, or `nil`.
   """
-  def take(run, wake \\ nil)
-  def take(%{journal: nil} = run, _wake), do: {:ok, run}
+  def take(run, wake \\ nil, waits \\ [])
+  def take(%{journal: nil} = run, _wake, _waits), do: {:ok, run}
 
-  def take(run, wake) do
+  def take(run, wake, waits) do
     with open when open != %{} <- open(run.context),
          {:ok, [_ | _] = arrivals} <- Journal.arrivals(run.journal) do
-      {:ok, take(run, open, arrivals, wake)}
+      {:ok, take_all(run, open, arrivals, wake, waits ++ pending_waits(run.context))}
     else
       {:error, reason} -> {:stop, %{run | refused: run.refused || reason}, {:failed, reason}}
       _nothing -> {:ok, run}
     end
   end
 
-  defp take(run, open, arrivals, wake) do
+  defp take_all(run, open, arrivals, wake, waits) do
+    waits = for wait <- waits, do: {wait.id, awaited_ids(run.context, wait)}
     number = wake || run.context.current_iteration
     asker = Authority.asker(run.context, number)
     askers = Map.new(open, fn {_key, call} -> {call.iteration, nil} end)
@@ -266,7 +268,7 @@ defmodule AshAgent.Runtime.Late do
       Enum.reduce(arrivals, {run.context, []}, fn %{key: key} = arrival, {context, keys} ->
         case open[key] do
           %{iteration: number} = call when :erlang.map_get(number, askers) == asker ->
-            {add(run, context, call, arrival), [key | keys]}
+            {add(run, context, call, arrival, waits), [key | keys]}
 
           # Of a call of somebody else, or one whose tool has not returned.
           _later ->
@@ -298,9 +300,10 @@ defmodule AshAgent.Runtime.Late do
   end
 
   # What cannot be stored is an error that the model reads, as with any result.
-  defp add(run, context, call, %{outcome: outcome} = arrival) do
+  defp add(run, context, call, %{outcome: outcome} = arrival, waits) do
     result = finish(run, call, outcome)
-    opts = [from: arrival.from, at: arrival.at]
+    wait = Enum.find_value(waits, fn {id, calls} -> if call.id in calls, do: id end)
+    opts = [from: arrival.from, at: arrival.at, awaited_by: wait]
     metadata = %{tool: Tool.name(call.name), tool_call_id: call.id, status: elem(result, 0)}
     Events.emit(run.events, [:tool, :arrival], Events.put_system_time(), metadata)
 
@@ -355,9 +358,8 @@ defmodule AshAgent.Runtime.Late do
   """
   def wait(context, call, why) do
     arguments = read_wait(call)
-    calls = arguments["calls"] || open_ids(context)
     known = context |> Calls.late_calls() |> Map.new(&{&1.id, &1})
-    states = for id <- Enum.uniq(calls), do: {id, state(context, known[id])}
+    states = for id <- Enum.uniq(awaited_ids(context, call)), do: {id, state(context, known[id])}
 
     cond do
       not Enum.any?(states, &match?({_id, {:open, _words}}, &1)) ->
@@ -374,13 +376,17 @@ defmodule AshAgent.Runtime.Late do
     end
   end
 
-  # A pending call has its arguments as the model wrote them.
+  # Hooks and models may write what the tool's schema does not have.
   defp read_wait(call) do
-    with {:ok, %{arguments: given}} <- ToolArguments.fit(wait_tool(), call),
+    with {:ok, given} <- Tool.arguments(call.arguments),
+         named = Map.new(given, fn {name, value} -> {to_string(name), value} end),
+         {:ok, %{arguments: given}} <- ToolArguments.fit(wait_tool(), %{call | arguments: named}),
          {:ok, arguments} <- Tool.arguments(given),
          do: arguments,
          else: (_unfit -> %{})
   end
+
+  defp awaited_ids(context, call), do: read_wait(call)["calls"] || open_ids(context)
 
   defp open_ids(context) do
     for call <- Calls.late_calls(context, :open),
@@ -422,23 +428,27 @@ defmodule AshAgent.Runtime.Late do
   # A tool of the application may have the name.
   @waits "waits"
 
-  @doc "Notes that the model waits by a pending call."
-  def note_wait(%{current_iteration: number} = context, %{id: id}) do
-    ids = Enum.uniq(wait_ids(context) ++ [id])
-    Context.put_iteration_metadata(context, number, @waits, ids)
+  @doc "Notes that the model waits by a pending call, with the arguments that the hooks before it left."
+  def note_wait(%{current_iteration: number} = context, %{id: id} = call) do
+    waits = Map.put(noted_waits(context), id, read_wait(call))
+    Context.put_iteration_metadata(context, number, @waits, waits)
   end
 
-  defp wait_ids(%{current_iteration: number} = context) do
-    with %{metadata: %{@waits => ids}} when is_list(ids) <-
-           Context.get_iteration(context, number),
-         do: ids,
-         else: (_none -> [])
+  @doc "Returns a call with the arguments by which the model waits already, whatever the hooks would make of them now."
+  def noted_wait(context, %{id: id} = call),
+    do: %{call | arguments: Map.get(noted_waits(context), id, call.arguments)}
+
+  defp noted_waits(%{current_iteration: number} = context) do
+    with %{metadata: %{@waits => %{} = waits}} <- Context.get_iteration(context, number),
+         do: waits,
+         else: (_none -> %{})
   end
 
   @doc "Returns the pending calls by which the model waits."
   def pending_waits(context) do
     with [_ | _] = pending <- Context.pending_tool_calls(context),
-         do: Enum.filter(pending, &(&1.id in wait_ids(context)))
+         waits = noted_waits(context),
+         do: for(call <- pending, is_map_key(waits, call.id), do: noted_wait(context, call))
   end
 
   @doc "Ends the waiting of a conversation that a message or a person interrupts."

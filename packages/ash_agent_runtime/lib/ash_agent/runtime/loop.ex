@@ -53,7 +53,7 @@ defmodule AshAgent.Runtime.Loop do
 
     context =
       if run.given? and not run.answered?,
-        do: Authority.note_run(context, last, run.tool_context),
+        do: Authority.note_run(context, run.tool_context),
         else: context
 
     if context == run.context, do: run, else: Run.put_context(run, context)

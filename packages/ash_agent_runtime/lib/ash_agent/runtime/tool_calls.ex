@@ -16,12 +16,12 @@ defmodule AshAgent.Runtime.ToolCalls do
   # `attempts` has the numbers of attempts that are not the first, by the calls' ids. `unknown` are the calls whose earlier
   # attempt has no known outcome, and `asked` counts all calls that wait for a person. `halts` has the terms of tools that
   # ended the run, by the calls' positions. `started_elsewhere` are the calls that another run has started.
-  # `questions` are calls whose tools ask a person before they go on, with what they ask.
-  # `waits` are calls by which the model waits for others, and `later?` is true if the result of a call comes later.
+  # `questions` are calls whose tools ask a person before they go on, with what they ask. `waits` are calls by which the model waits for others,
+  # and `later?` is true if the result of a call comes later. `arrivals` are the results that had come when the first attempt was settled, by their keys.
   @enforce_keys [:run]
   defstruct [:run, undecided: [], ready: [], attempts: %{}, unknown: []] ++
               [asked: 0, halts: %{}, started_elsewhere: []] ++
-              [waits: [], later?: false, questions: []]
+              [waits: [], later?: false, questions: [], arrivals: nil]
 
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
@@ -93,16 +93,24 @@ defmodule AshAgent.Runtime.ToolCalls do
   end
 
   # The job may have begun before the machine stopped, and its result may have come.
+  defp settle_late(%{arrivals: nil} = batch, call, attempt, tool) do
+    case Journal.arrivals(batch.run.journal) do
+      {:ok, arrivals} ->
+        settle_late(%{batch | arrivals: Map.new(arrivals, &{&1.key, &1})}, call, attempt, tool)
+
+      {:error, reason} ->
+        %{batch | run: %{batch.run | refused: batch.run.refused || reason}}
+    end
+  end
+
   defp settle_late(%{run: run} = batch, call, attempt, tool) do
     key = Late.key(attempt)
 
-    with {:ok, arrivals} <- Journal.arrivals(run.journal),
-         %{outcome: outcome} <- Enum.find(arrivals, &(&1.key == key)) do
+    with %{outcome: outcome} <- batch.arrivals[key] do
       run = update_in(run.journal, &Journal.take_arrivals(&1, [key]))
       result = Late.finish(run, call, outcome)
       update_context(%{batch | run: run}, &add_result(&1, call.id, result))
     else
-      {:error, reason} -> %{batch | run: %{run | refused: run.refused || reason}}
       nil -> decide_attempt(batch, call, attempt, if(tool.foreign?, do: nil, else: tool))
     end
   end
@@ -529,7 +537,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   defp settle_waits(%{waits: []} = batch), do: {:ok, batch}
 
   defp settle_waits(%{waits: waits} = batch) do
-    with {:ok, run} <- Late.take(batch.run),
+    with {:ok, run} <- Late.take(batch.run, nil, waits),
          {:ok, arrivals} <- Journal.arrivals(run.journal) do
       over = MapSet.new(arrivals, & &1.key)
       why = end_of_waits(%{batch | run: run})
@@ -546,6 +554,7 @@ defmodule AshAgent.Runtime.ToolCalls do
 
   defp settle_wait(%{run: run} = batch, call, why, over) do
     key = Late.wait_key(run.context, call)
+    call = Late.noted_wait(run.context, call)
 
     case Late.wait(run.context, call, if(key in over, do: "the time is over", else: why)) do
       {:done, words} ->

@@ -32,9 +32,10 @@ defmodule AshAgent.Session.Job do
   end
 
   defp add_input(context, %{kind: :resume, opts: opts}, runtime) do
-    if Authority.take(opts) != [] and Loop.acts?(context, runtime),
-      do: Authority.note_resume(context, opts[:by]),
-      else: context
+    with [runtime_context: %{} = given] <- Authority.take(opts),
+         true <- Loop.acts?(context, runtime),
+         do: Authority.note_run(context, given, opts[:by]),
+         else: (_own_or_answered -> context)
   end
 
   defp add_input(context, %{kind: :wake}, _runtime), do: context

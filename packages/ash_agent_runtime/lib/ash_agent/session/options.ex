@@ -9,6 +9,8 @@ defmodule AshAgent.Session.Options do
                   |> Keyword.drop([:llm, :on_change, :supervisor, :store, :kept])
   @runtime_options Keyword.keys(@runtime_schema)
 
+  # So many turns an hour may late results begin.
+  @max_wakes 20
   @metadata [type: {:or, [:map, nil]}, type_doc: "a map"]
   @own_schema AshAgent.Options.schema([
                 {:llm, :any, [required: true, type_doc: "a model"], "see `t:AshAgent.LLM.t/0`."},
@@ -61,7 +63,7 @@ defmodule AshAgent.Session.Options do
                  "with `:store`, how often sessions may resume a turn and then die, or be stopped, before they write anything, or find that " <>
                    "it cannot be loaded. After that the conversation is `:parked`: nothing happens until somebody calls `resume/2` or prompts it."},
                 {:max_wakes, {:or, [:non_neg_integer, {:in, [:infinity]}]},
-                 [type_doc: "a non-negative integer or `:infinity`", default: 20],
+                 [type_doc: "a non-negative integer or `:infinity`", default: @max_wakes],
                  "with `:store`, how many turns an hour results that come late may begin in a conversation; the next ones wait for the next hour."},
                 {:stop_when_idle, :boolean, [default: false],
                  "whether the session stops with `:normal` once it has run something and nothing is running or waiting, once it is " <>
@@ -144,6 +146,9 @@ defmodule AshAgent.Session.Options do
 
   @doc "All options of a session."
   def schema, do: @own_schema ++ @runtime_schema
+
+  @doc "The default of `:max_wakes`."
+  def max_wakes, do: @max_wakes
 
   @doc "Returns the documentation of the options that are a session's own."
   def docs, do: AshAgent.Options.docs(@own_schema)

@@ -95,16 +95,23 @@ defmodule AshAgent.Session.Waking do
   end
 
   defp limit(%{context: context, max_wakes: max}, call) do
+    case rest(context, max) do
+      nil -> {:start, %Job{kind: :wake, opts: [call: call]}}
+      time -> {:rest, time}
+    end
+  end
+
+  @doc """
+  Returns for how many milliseconds late results begin no turn of a conversation, since they have begun as many as they may in an hour, or `nil`.
+  """
+  def rest(context, max) do
     now = DateTime.utc_now()
     woken = Late.list_woken(context, DateTime.add(now, -@hour, :millisecond))
 
     # An atom is greater than any number.
-    if length(woken) < max do
-      {:start, %Job{kind: :wake, opts: [call: call]}}
-    else
+    if length(woken) >= max do
       oldest = Enum.at(woken, max - 1)
-      again = if oldest, do: @hour - DateTime.diff(now, oldest, :millisecond), else: @hour
-      {:rest, again}
+      if oldest, do: max(@hour - DateTime.diff(now, oldest, :millisecond), 1), else: @hour
     end
   end
 

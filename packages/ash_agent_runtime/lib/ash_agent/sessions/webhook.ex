@@ -2,7 +2,7 @@ defmodule AshAgent.Sessions.Webhook do
   @schema AshAgent.Options.schema([
             {:to, {:or, [:atom, {:fun, 4}]}, [required: true],
              "the name of an `AshAgent.Sessions`, or a function that gets the id of the conversation, the arrival key, the outcome and options, and " <>
-               "returns what `AshAgent.Sessions.arrive/5` returns."},
+               "returns what `AshAgent.Sessions.arrive/5` returns. After the deadline it is not called: everything is late then."},
             {:secrets, {:list, :any}, [required: true, type_doc: "a list of `{key id, secret}`"],
              "secrets of 32 bytes or more, each with an id of letters, digits, `-` and `_`, which stands in the address. The first one signs, and all are " <>
                "accepted: to rotate, put a new one in front, and take the old one out when its addresses have passed."},
@@ -36,7 +36,7 @@ defmodule AshAgent.Sessions.Webhook do
 
   | status | |
   |---|---|
-  | 200 | the result is stored, was stored before, or is ignored |
+  | 200 | the result is stored, was stored before, also when the deadline has passed since, or is ignored |
   | 400 | the body is not JSON |
   | 404 | the address is not one of ours, or its conversation or call is gone |
   | 405, 413, 415 | not POST; more than `:max_bytes`; not `application/json` |
@@ -199,11 +199,11 @@ defmodule AshAgent.Sessions.Webhook do
     with :ok <- check(method == "POST", :method),
          {:ok, id, key, deadline} <- open(List.first(path) || "", webhook),
          :ok <- check(length(path) == 1, :not_found),
-         :ok <- check(System.system_time(:microsecond) <= deadline, :late),
+         :ok <- check(is_atom(webhook.to) or not passed?(deadline), :late),
          :ok <- check(json?(headers), :content_type),
          :ok <- check(byte_size(body) <= webhook.max_bytes, :too_large),
          {:ok, json} <- decode(body),
-         {:ok, stored} <- guard(fn -> deliver(webhook, id, key, json) end) do
+         {:ok, stored} <- guard(fn -> deliver(webhook, id, key, json, deadline) end) do
       respond(200, %{status: stored})
     else
       {:error, reason} when is_map_key(@statuses, reason) ->
@@ -220,6 +220,8 @@ defmodule AshAgent.Sessions.Webhook do
   defp check(true, _reason), do: :ok
   defp check(false, reason), do: {:error, reason}
 
+  defp passed?(deadline), do: System.system_time(:microsecond) > deadline
+
   defp json?(headers) do
     type =
       for {"content-type", type} <- headers,
@@ -232,17 +234,20 @@ defmodule AshAgent.Sessions.Webhook do
     with {:error, _error} <- JSON.decode(body), do: {:error, :invalid}
   end
 
-  defp deliver(webhook, id, key, json) do
+  defp deliver(webhook, id, key, json, deadline) do
     case webhook.outcome.(json) do
       :ignore -> {:ok, :ignored}
-      outcome -> arrive(webhook.to, id, key, outcome, from: webhook.from)
+      outcome -> arrive(webhook.to, id, key, outcome, webhook.from, deadline)
     end
   end
 
-  defp arrive(to, id, key, outcome, opts) when is_function(to), do: to.(id, key, outcome, opts)
+  defp arrive(to, id, key, outcome, from, _deadline) when is_function(to),
+    do: to.(id, key, outcome, from: from)
 
-  defp arrive(sessions, id, key, outcome, opts),
-    do: Sessions.arrive(sessions, id, key, outcome, opts)
+  defp arrive(sessions, id, key, outcome, from, deadline) do
+    opts = [from: from, until: DateTime.from_unix!(deadline, :microsecond)]
+    Sessions.arrive(sessions, id, key, outcome, opts)
+  end
 
   # What an application raises may have the body in it.
   defp guard(fun) do

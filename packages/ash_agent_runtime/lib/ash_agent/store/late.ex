@@ -21,7 +21,7 @@ defmodule AshAgent.Store.Late do
 
     waits =
       for {key, %{state: :open} = call} <- calls, not is_map_key(before, key) do
-        document = %{for: call.for, call: Map.take(call, [:id, :name, :arguments, :iteration])}
+        document = %{for: call.for, call: shown(call)}
         wait(key, call.deadline, digest(whom(call.for)), document)
       end
 
@@ -38,6 +38,19 @@ defmodule AshAgent.Store.Late do
 
     closed = for {key, state} <- Map.merge(closed, named), do: closed(key, state)
     for {name, [_ | _] = rows} <- [waits: waits ++ more, closed: closed], do: {name, rows}
+  end
+
+  # A question has what may be answered, as one does that pauses.
+  defp shown(call) do
+    shown = Map.take(call, [:id, :name, :arguments, :iteration])
+
+    case call do
+      %{question: %{} = question, arguments: %{} = arguments} ->
+        Map.merge(shown, %{arguments: Map.merge(arguments, question), question: true})
+
+      _call ->
+        shown
+    end
   end
 
   defp same?(nil, _context), do: false
@@ -98,13 +111,22 @@ defmodule AshAgent.Store.Late do
   @doc """
   What becomes of a result, by the row of `AshAgent.Store.SQL.late_call/1`: `{:insert, revision}`, or what whoever delivers it is told.
   """
-  def decide([revision, nil, _digest, waits, state], _own) when waits != nil or state in @open,
-    do: {:insert, Conversation.number(revision)}
+  def decide(row, own, until \\ nil) do
+    with {:insert, _revision} = insert <- decide_of(row, own) do
+      if until && DateTime.compare(DateTime.utc_now(), until) == :gt,
+        do: {:error, :late},
+        else: insert
+    end
+  end
 
-  def decide([_revision, nil, _digest, nil, state], _own), do: {:error, refusal(state)}
-  def decide([_revision, "rewound", _digest, _waits, _state], _own), do: {:error, :rewound}
-  def decide([_revision, _kind, own, _waits, _state], own), do: {:ok, :again}
-  def decide([_revision, kind, _digest, _waits, _state], _own), do: {:error, refusal(kind)}
+  defp decide_of([revision, nil, _digest, waits, state], _own)
+       when waits != nil or state in @open,
+       do: {:insert, Conversation.number(revision)}
+
+  defp decide_of([_revision, nil, _digest, nil, state], _own), do: {:error, refusal(state)}
+  defp decide_of([_revision, "rewound", _digest, _waits, _state], _own), do: {:error, :rewound}
+  defp decide_of([_revision, _kind, own, _waits, _state], own), do: {:ok, :again}
+  defp decide_of([_revision, kind, _digest, _waits, _state], _own), do: {:error, refusal(kind)}
 
   defp refusal(nil), do: :unknown
   defp refusal("deadline"), do: :late

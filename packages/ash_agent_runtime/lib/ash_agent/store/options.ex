@@ -175,7 +175,9 @@ defmodule AshAgent.Store.Options do
 
   @arrive Options.schema([
             {:from, :any, "from whom the result is."},
-            {:at, {:struct, DateTime}, "when it came. Defaults to when it is stored."}
+            {:at, {:struct, DateTime}, "when it came. Defaults to when it is stored."},
+            {:until, {:struct, DateTime},
+             "after this time nothing is stored: a result that was stored before is told as ever, and any other is `:late`."}
           ])
 
   @waiting_calls Options.schema([

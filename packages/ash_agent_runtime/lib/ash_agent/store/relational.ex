@@ -325,7 +325,7 @@ defmodule AshAgent.Store.Relational do
         {:error, :not_found}
 
       [row] ->
-        with {:insert, revision} <- Late.decide(row, own[:digest]),
+        with {:insert, revision} <- Late.decide(row, own[:digest], opts[:until]),
              do:
                insert_arrival(store, [id: id, arrival: key, revision: revision] ++ own, fn ->
                  arrive(store, id, key, outcome, opts)

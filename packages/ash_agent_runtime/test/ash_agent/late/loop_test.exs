@@ -252,6 +252,39 @@ defmodule AshAgent.Late.LoopTest do
       assert {last(session), woken(session)} == {"More.", 1}
     end
 
+    test "waits for what the hooks before its call left, also for another session", %{
+      store: store
+    } do
+      {:ok, hooked} = Agent.start_link(fn -> 0 end)
+
+      hook = fn
+        %{name: "wait_for"} = call, _ ->
+          first? = Agent.get_and_update(hooked, &{&1 == 0, &1 + 1})
+          {:ok, %{call | arguments: %{calls: if(first?, do: ["b"], else: ["a"])}}}
+
+        _call, _ ->
+          :ok
+      end
+
+      both = %{tool_calls: call("build", "a").tool_calls ++ call("build", "b").tool_calls}
+      answers = [both, call("wait_for", "w", %{"calls" => ["a"]}), "After it."]
+      opts = [before_tool: hook]
+      session = session(store, model(answers), opts)
+      {:ok, %{status: :waiting}} = Session.prompt(session, "Build both")
+      for _ <- 1..2, do: key()
+      keys = Map.new(Calls.late_calls(Session.context(session)), &{&1.id, &1.handle})
+      for _ <- 1..2, do: asked()
+      assert arrive(store, session, keys["a"], {:ok, "green"}) == {:ok, :kept}
+      Process.sleep(50)
+      assert Session.status(session) == :waiting
+      GenServer.stop(session)
+      session = session(store, model(["After it."]), opts)
+      assert arrive(store, session, keys["b"], {:ok, "blue"}) == {:ok, :kept}
+      assert asked() =~ ~r/b: the result of build has come/
+      await(session, :idle)
+      refute text(session) =~ "a: the result"
+    end
+
     test "reads a message of steer/3 in the same turn", %{store: store} do
       {session, _key} = waiting(store)
       assert Session.steer(session, "stop") == :ok
@@ -447,6 +480,13 @@ defmodule AshAgent.Late.LoopTest do
       assert {:error, %Context.Error{}} = Session.answer(session, "q", "window")
     end
 
+    test "is listed with what may be answered", %{store: store} do
+      asking(store, choices: ["window", "aisle"])
+      assert {:ok, %{calls: [%{for: "ann", call: call}]}} = AshAgent.Sessions.waiting(store)
+      assert %{name: "ask_user", question: true} = call
+      assert call.arguments == %{"question" => "Which seat?", "choices" => ["window", "aisle"]}
+    end
+
     test "takes a form", %{store: store} do
       form = %{
         "type" => "object",
@@ -455,6 +495,8 @@ defmodule AshAgent.Late.LoopTest do
       }
 
       session = asking(store, form: form)
+      assert {:ok, %{calls: [%{call: call}]}} = AshAgent.Sessions.waiting(store)
+      assert call.arguments == %{"question" => "Which seat?", "form" => form}
       assert Session.answer(session, "q", %{"row" => "7"}) == :ok
       await(session, :idle)
       assert [%{result: {:ok, %{"row" => 7}}}] = Calls.late_calls(Session.context(session))
@@ -513,6 +555,39 @@ defmodule AshAgent.Late.LoopTest do
       assert_receive {:ran_as, %{id: "bob"}}
       assert_receive {:ran_as, %{id: "ann"}}
       assert woken(session) == 2
+    end
+
+    test "whoever first ran a message that came with the conversation", %{store: store} do
+      restore = fn %{"who" => who} -> {:ok, %{actor: who}} end
+
+      message = &Context.add_user_message(&1, &2, metadata: %{"who" => &3})
+      context = Context.new("Hi", id: "c1") |> Context.add_assistant_message("Hello!")
+      {:ok, _} = Store.create(store, message.(context, "Build it", "ann"))
+      opts = [tools: %{build: late(), who: who_tool()}, restore_context: restore, go_on: false]
+      one = session(store, model([call("build", "a"), "Started."]), opts)
+      {:ok, _} = Session.resume(one, runtime_context: %{actor: "ann"})
+      {ann, _} = {key(), GenServer.stop(one)}
+
+      {:ok, kept} = Store.fetch(store, "c1")
+      {:ok, _} = Store.append(store, kept, message.(kept.value, "Mine, too", "bob"))
+      two = session(store, model([call("build", "b"), "Started."]), opts)
+      {:ok, _} = Session.resume(two, runtime_context: %{actor: "bob"})
+      {bob, _} = {key(), GenServer.stop(two)}
+
+      for {key, name} <- [{ann, "ann"}, {bob, "bob"}] do
+        again = session(store, model([call("who", "w-" <> name), "Done."]), opts)
+        {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
+        until_woken(again)
+        assert text(again) =~ ~s(content: "#{name}")
+        GenServer.stop(again)
+      end
+    end
+
+    defp who_tool, do: fn _, context -> {:ok, context[:actor] || "nobody"} end
+
+    defp until_woken(session) do
+      await(session, :idle)
+      last(session) == "Done." || flunk("not woken: #{text(session)}")
     end
 
     test "nobody else's rights, so it waits and says what is missing", %{store: store} do

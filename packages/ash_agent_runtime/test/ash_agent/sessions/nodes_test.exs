@@ -66,6 +66,26 @@ defmodule AshAgent.Sessions.NodesTest do
     end)
   end
 
+  test "a late result goes to the session on another node, and after that node's death to one that has whoever asked",
+       context do
+    opts = [lease: 600_000, recover: 200, restore_context: &Agents.restore/1]
+
+    group([:a, :b], context, opts, fn at, %{a: a, b: b} ->
+      for {id, kill?, node} <- [{"c", false, a}, {"d", true, b}] do
+        who = "ann of #{id}"
+        own = [runtime_context: %{actor: who}, metadata: %{"who" => who}]
+        assert {:ok, _started, _texts} = at.(:a, :ask, [:prompt, [id, "build it", own]])
+        assert [key] = at.(:b, :waiting, [id])
+        if kill?, do: Nodes.kill(at.(:a, :os_pid, []))
+        assert at.(:b, :ask, [:arrive, [id, key, {:ok, "green"}]]) == {:ok, :kept}
+        last = fn -> List.last(at.(:b, :owner, [id]).texts) end
+        until(fn -> last.() == "#{who} #{node}" end)
+        assert at.(:b, :ask, [:arrive, [id, key, {:ok, "green"}]]) == {:ok, :again}
+        assert {:ok, [%{state: :arrived}, %{state: :ok}]} = at.(:b, :calls, [id])
+      end
+    end)
+  end
+
   test "of nodes that want one at once, one gets it, and the others send it their prompts",
        context do
     names = [:a, :b, :c]

@@ -65,6 +65,19 @@ defmodule AshAgent.Sessions.WebhookTest do
     assert {404, "not_found"} = post(webhook, token, "{}")
   end
 
+  test "knows what it took when the deadline has passed", %{webhook: webhook, store: store} do
+    late = token(webhook, "handle-a.1", later(-1))
+    assert {410, "late"} = post(webhook, late, ~s({"ok": true}))
+    assert {200, "kept"} = post(webhook, token(webhook), ~s({"ok": true}))
+    assert {200, "again"} = post(webhook, late, ~s({"ok": true}))
+    assert {409, "answered"} = post(webhook, late, ~s({"ok": false}))
+    assert {:ok, [_one]} = Store.arrivals(store, "conversation 1")
+
+    # A function may store whatever it gets.
+    function = webhook(fn _, _, _, _ -> flunk("called") end)
+    assert {410, "late"} = post(function, late, ~s({"ok": true}))
+  end
+
   test "refuses what is late, however it is late", %{webhook: webhook, store: store} do
     assert {410, "late"} = post(webhook, token(webhook, "handle-a.1", later(-1)), "{}")
     assert {:ok, []} = Store.arrivals(store, "conversation 1")

@@ -28,6 +28,17 @@ defmodule AshAgent.Store.Conformance.Late do
     assert {:error, %Context.Error{}} = Store.arrive(store, kept.id, key, {:ok, [1 | 2]})
   end
 
+  check "are not stored after the time that whoever brings them has, but known", %{store: store} do
+    {kept, [key, _other]} = start(store)
+    past = DateTime.add(DateTime.utc_now(), -1, :second)
+    assert {:error, :late} = Store.arrive(store, kept.id, key, {:ok, 1}, until: past)
+    assert {:ok, []} = Store.arrivals(store, kept.id)
+    soon = DateTime.add(DateTime.utc_now(), 60, :second)
+    assert {:ok, :kept} = Store.arrive(store, kept.id, key, {:ok, 1}, until: soon)
+    assert {:ok, :again} = Store.arrive(store, kept.id, key, {:ok, 1}, until: past)
+    assert {:error, :answered} = Store.arrive(store, kept.id, key, {:ok, 2}, until: past)
+  end
+
   check "wait in their rows until the conversation has them", %{store: store} do
     {kept, keys} = start(store)
     kept = wait!(store, kept, keys)
