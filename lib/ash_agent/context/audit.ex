@@ -453,6 +453,13 @@ defmodule AshAgent.Context.Audit do
     }
   end
 
+  @doc false
+  # Returns the last of the requests of an iteration, or `nil`.
+  def last_request(%Context{ref: ref}, prices, model, number) do
+    terms = Prices.terms_or_nil(prices)
+    ref |> Native.context_account(terms, model, number) |> Reply.ok!() |> List.last()
+  end
+
   defp sum(requests, number) do
     numbers = Enum.map(requests, number)
     if nil in numbers, do: nil, else: Enum.sum(numbers)

@@ -410,6 +410,8 @@ defmodule AshAgent.LLM.Client do
   # The later ones win, but the features that they switch on are added.
   @added "anthropic-beta"
 
+  defp merge(headers, []), do: headers
+
   defp merge(headers, over) do
     over =
       for {name, value} <- over do

@@ -197,7 +197,8 @@ defmodule AshAgent.Runtime.Model do
     unless :atomics.get(window, @ahead) <= again and take_waiting(window) do
       receive do
         {^tag, :more} -> :ok
-        {:DOWN, ^monitor, :process, _pid, _reason} -> exit(:shutdown)
+        # Whoever waits for the next request has to see it, too.
+        {:DOWN, ^monitor, :process, _pid, _reason} = down -> send(self(), down) && exit(:shutdown)
       end
     end
   end

@@ -238,11 +238,11 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Emitted for each request but the first of its kind, and where the provider reports on it.
   defp tell_cache(run, context) do
-    opts = [since: run.context.current_iteration, prices: run.prices, model: run.model]
-    %{requests: requests} = Context.Audit.account(context, opts)
+    number = run.context.current_iteration
 
     with %{predicted: predicted, diagnosis: diagnosis} = last
-         when last.verdict != :first or diagnosis != nil <- List.last(requests) do
+         when last.verdict != :first or diagnosis != nil <-
+           Context.Audit.last_request(context, run.prices, run.model, number) do
       measured = %{predicted: predicted, read: last.usage[:cached_tokens] || 0}
       money = Map.take(last, [:cost, :avoidable])
       measured = for {name, value} when value != nil <- money, into: measured, do: {name, value}

@@ -13,6 +13,7 @@ defmodule AshAgent.Runtime.Spent do
 
   @tokens ~w(input_tokens output_tokens cached_tokens cache_write_tokens reasoning_tokens)a
   @counts [:cost, :priced, :unpriced | @tokens]
+  @columns Enum.with_index(@counts, 2)
   @nothing List.to_tuple([:spent | Enum.map(@counts, fn _count -> 0 end)])
 
   @doc "Counts an answer. Its usage and cost are `nil` if they are not known."
@@ -23,7 +24,7 @@ defmodule AshAgent.Runtime.Spent do
 
   # The owner of the table may have ended just now.
   defp change(table, counts, by) do
-    steps = for {count, at} <- Enum.with_index(@counts, 2), do: {at, by.(counts[count] || 0)}
+    steps = for {count, at} <- @columns, number = counts[count], do: {at, by.(number)}
     :ets.update_counter(table, :spent, steps, @nothing)
   rescue
     _ in ArgumentError -> false

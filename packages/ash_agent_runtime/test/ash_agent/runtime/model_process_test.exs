@@ -8,7 +8,8 @@ defmodule AshAgent.Runtime.ModelProcessTest do
   alias AshAgent.TestSupport.{Wait, WireServer}
 
   defmodule Transport do
-    # Answers with what a function of the number of the request returns: the body of an answer, or a list of pieces of a stream.
+    # Answers with what a function of the number of the request returns: the body of an answer, a list of pieces of a stream, or
+    # a function that does what a transport does.
     @behaviour LLM.Transport
 
     @impl true
@@ -24,6 +25,8 @@ defmodule AshAgent.Runtime.ModelProcessTest do
       send(opts[:test], {:asked, self(), IO.iodata_to_binary(request.body)})
       answer(opts[:answer].(number), acc, fun, opts[:test])
     end
+
+    defp answer(function, acc, fun, _test) when is_function(function), do: function.(acc, fun)
 
     defp answer(body, acc, fun, test) when is_binary(body),
       do: answer({200, body}, acc, fun, test)
@@ -237,11 +240,148 @@ defmodule AshAgent.Runtime.ModelProcessTest do
         if n == 1, do: assert_receive({:fed, 16})
         {:messages, messages} = Process.info(self(), :messages)
         refute Enum.any?(messages, &match?({:fed, far} when far > n + 16, &1))
+        assert {:message_queue_len, waiting} = Process.info(run.pid, :message_queue_len)
+        assert waiting <= 16
         send(run.pid, :go)
       end
 
       assert {:ok, %{output: output}} = Task.await(run)
       assert output == Enum.map_join(1..100, &"#{&1} ")
+    end
+
+    test "is heard piece by piece, however fast it comes and is heard" do
+      for count <- [1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 120],
+          slow <- [nil, 1, :rand.uniform(20)] do
+        test = self()
+
+        hear = fn
+          %{event: [_, _, :llm, :delta], metadata: %{events: events}} ->
+            for {:text, _, text} <- events, do: send(test, {:heard, text})
+            if slow && rem(:rand.uniform(1_000), slow) == 0, do: Process.sleep(1)
+
+          _other ->
+            :ok
+        end
+
+        texts = for n <- 1..count, do: "#{n} "
+        llm = client(fn _number -> pieces(count) end)
+        assert {:ok, %{output: output}} = run(llm, stream: true, on_event: hear)
+        assert output == Enum.join(texts)
+        for text <- texts, do: assert_received({:heard, ^text})
+        refute_received {:heard, _more}
+        {:messages, heard} = Process.info(self(), :messages)
+        assert Enum.all?(heard, &(match?({kind, _} when kind in [:fed], &1) or asked?(&1)))
+        flush()
+      end
+    end
+
+    defp asked?(message), do: message == :prepared or match?({:asked, _, _}, message)
+
+    defp flush do
+      receive do
+        _any -> flush()
+      after
+        0 -> :ok
+      end
+    end
+
+    test "ends with a run that is killed while it waits for that" do
+      test = self()
+      supervisor = start_supervised!(Task.Supervisor)
+
+      hear = fn
+        %{event: [_, _, :llm, :delta]} -> send(test, :hears) && Process.sleep(:infinity)
+        _other -> :ok
+      end
+
+      llm = client(fn _number -> pieces(100) end)
+      run = spawn(fn -> run(llm, stream: true, on_event: hear, supervisor: supervisor) end)
+      assert_receive {:asked, pid, _body}
+      assert_receive :hears
+      assert_receive {:fed, 16}
+      assert Process.alive?(pid)
+      Process.exit(run, :kill)
+      assert Wait.until(fn -> not Process.alive?(pid) end)
+    end
+
+    test "of a turn that is cancelled ends, and the next turn has another process" do
+      test = self()
+      [piece | _rest] = pieces(1)
+
+      hang = fn acc, fun ->
+        {:cont, acc} = fun.({:head, 200, [{"content-type", "text/event-stream"}]}, acc)
+        {:cont, _acc} = fun.({:data, piece}, acc)
+        send(test, :hangs)
+        Process.sleep(:infinity)
+      end
+
+      llm = client(fn number -> if number == 1, do: hang, else: pieces(2) end)
+      session = start_supervised!({AshAgent.Session, llm: llm})
+      turn = Task.async(fn -> AshAgent.Session.prompt(session, "Look") end)
+      assert_receive {:asked, one, _body}
+      assert_receive :hangs
+      AshAgent.Session.cancel(session)
+      assert {:error, _cancelled} = Task.await(turn)
+      assert Wait.until(fn -> not Process.alive?(one) end)
+      assert {:ok, %{output: "1 2 "}} = AshAgent.Session.prompt(session, "Again")
+      assert_receive {:asked, two, body}
+      assert one != two
+      assert body =~ "Again"
+    end
+
+    test "has nothing of a request before it" do
+      test = self()
+      kept = start_supervised!({Agent, fn -> nil end})
+      [stale | _rest] = pieces(1)
+
+      call =
+        "data: " <>
+          Context.JSON.encode(%{
+            choices: [
+              %{
+                index: 0,
+                finish_reason: "tool_calls",
+                delta: %{
+                  tool_calls: [
+                    %{index: 0, id: "a", function: %{name: "look", arguments: "{}"}}
+                  ]
+                }
+              }
+            ]
+          }) <> "\n\n"
+
+      # The first request's function is called once more while the second is answered.
+      answer = fn pieces, before ->
+        fn acc, fun ->
+          before.()
+          Agent.update(kept, fn _ -> fn -> fun.({:data, stale}, acc) end end)
+          {:cont, acc} = fun.({:head, 200, [{"content-type", "text/event-stream"}]}, acc)
+          Agent.update(kept, fn _ -> fn -> fun.({:data, stale}, acc) end end)
+          {:cont, acc} = fun.({:data, Enum.join(pieces)}, acc)
+          {:ok, acc}
+        end
+      end
+
+      late = fn -> Agent.get(kept, & &1).() end
+
+      llm =
+        client(fn
+          1 -> answer.([call, "data: [DONE]\n\n"], fn -> :ok end)
+          2 -> answer.(tl(pieces(2)), late)
+        end)
+
+      hear = fn
+        %{event: [_, _, :llm, :delta], metadata: %{events: events}} ->
+          for {:text, _, text} <- events, do: send(test, {:heard, text})
+
+        _other ->
+          :ok
+      end
+
+      assert {:ok, %{output: "2 "}} = run(llm, stream: true, on_event: hear)
+      assert [one, one] = asked()
+      assert_received {:heard, "2 "}
+      refute_received {:heard, _stale}
     end
 
     test "keeps the pieces that are on their way when its time is over" do
