@@ -52,6 +52,9 @@ defmodule AshAgent.MCP.Tasks do
           {:error, %MCP.Error{reason: {:unavailable, %{task.server => words}}}}
       end
     end
+  catch
+    # It is started again, and finds the question again.
+    :exit, _reason -> {:error, %MCP.Error{reason: :no_question}}
   end
 
   @doc "Asks somebody while a call of the old era is open, for ten minutes at most. Returns the answer, or `:decline`."
@@ -234,7 +237,7 @@ defmodule AshAgent.MCP.Tasks do
     {pause, task} =
       case outcome do
         {:again, every} -> {every || longer, %{task | question: nil}}
-        {:asks, question, every} -> {every || longer, %{task | question: question}}
+        {:asks, question, every} -> {every || longer, %{task | question: open(question, task)}}
         {:answered, ids, every} -> {every || longer, %{task | answered: ids ++ task.answered}}
         _failed -> {longer, task}
       end
@@ -244,6 +247,10 @@ defmodule AshAgent.MCP.Tasks do
   end
 
   defp finish(_cancel_or_gone, _outcome, state), do: state
+
+  # Somebody may have answered while the server was asked.
+  defp open(question, %{answered: answered}),
+    do: if(Enum.any?(question.ids, &(&1 in answered)), do: nil, else: question)
 
   defp take(found, state) do
     known = Map.keys(state.tasks)
