@@ -15,7 +15,7 @@ defmodule AshAgent.MCP do
              "how many clients servers with `:per_actor` may have together."},
             {:idle, :pos_integer, [default: 300_000],
              "the milliseconds after which one of these clients that has nothing to do is closed."},
-            {:tasks, :any, [type_doc: "a name or a store"],
+            {:tasks, {:custom, &__MODULE__.store?/1}, [type_doc: "a name or a store"],
              "the `AshAgent.Sessions` or the store whose calls servers may answer with tasks, see below. Defaults to none."},
             {:questions, {:or, [{:in, [nil, :ask]}, {:fun, 1}]},
              [type_doc: "`:ask` or a function"],
@@ -122,13 +122,15 @@ defmodule AshAgent.MCP do
 
   A server may ask for something in the middle of a call, by a form (`elicitation`). With `questions: :ask`, a person is asked: the run pauses with a question,
   as those of `AshAgent.Runtime.AskUser`, whose `form` is the server's. `AshAgent.Session.answer/4`, or whatever else answers questions, checks the answer; when the
-  turn goes on, the call is made once more with it, also after a restart. Denying the question denies the call. This needs a server of 2026-07-28.
+  turn goes on, the call is made once more with it, also after a restart. Denying the question denies the call.
+
+  A server of the eras before asks while the call is open: `questions/1` lists what it asks, `answer/3` answers it, and it gets nothing after 10 minutes or
+  when `:tool_timeout` is over.
 
   A task that asks pauses nothing: `questions/1` lists what is open, `AshAgent.Session.answer/4` or `answer/3` answers it, and the call goes on waiting for its result.
 
   With a function, that answers: it gets a map with the `:server`'s name, the `:question` and its `:form`, and returns `{:ok, answer}`, which has to fit
-  the form, or `:decline`. It also answers servers of the eras before, whose call stays open meanwhile, for no longer than `:tool_timeout`. A server may ask 10
-  times in a call. Nobody but this function or a person answers.
+  the form, or `:decline`. A server may ask 10 times in a call. Nobody but this function or a person answers.
 
   Without the option, in sub-agents, and for everything else (models, folders, addresses to open), the server gets nothing, and the model reads that the call
   was not done.
@@ -210,7 +212,7 @@ defmodule AshAgent.MCP do
 
   @impl true
   def init(sealed) do
-    opts = sealed.()
+    opts = Keyword.put(sealed.(), :mcp, self())
     {own, shared} = Enum.split_with(opts[:servers], fn {server, _} -> server[:per_actor] end)
 
     children =
@@ -233,9 +235,11 @@ defmodule AshAgent.MCP do
 
     # They may find no client for a while.
     names = for {server, _} <- opts[:servers], do: server.name
+    names = if opts[:tasks], do: names, else: []
     tasks = %{sessions: opts[:tasks], names: names, questions: opts[:questions]}
     tasks = %{id: Tasks, start: {Tasks, :start_link, [fn -> tasks end]}}
-    children = if opts[:tasks], do: children ++ [tasks], else: children
+    tasks? = opts[:tasks] != nil or opts[:questions] == :ask
+    children = if tasks?, do: children ++ [tasks], else: children
     Supervisor.init(children, strategy: :one_for_one)
   end
 
@@ -244,7 +248,10 @@ defmodule AshAgent.MCP do
 
     auth = opts[:auth] && (&opts[:auth].(Map.put(ask, :challenge, &1)))
     settings = opts |> Keyword.take([:client, :timeout, :max_result_bytes]) |> Map.new()
-    server = Map.merge(server, %{auth: auth, questions: opts[:questions]})
+    ask_person = &Tasks.ask(find_tasks(opts[:mcp]), &1)
+    own = %{auth: auth, tasks?: opts[:tasks] != nil}
+    own = Map.merge(own, %{questions: opts[:questions], ask_person: ask_person})
+    server = Map.merge(server, own)
     Map.merge(settings, %{server: server, prefix: prefix})
   end
 
@@ -266,7 +273,7 @@ defmodule AshAgent.MCP do
   """
   @doc since: "0.1.0"
   @spec tools(Supervisor.supervisor(), keyword()) :: [Tool.t()]
-  def tools(mcp, opts \\ []) do
+  def tools(mcp, opts \\ []) when is_server(mcp) do
     opts = Options.validate!(opts, @tools_schema)
 
     who = people(opts)
@@ -302,10 +309,11 @@ defmodule AshAgent.MCP do
   end
 
   @doc """
-  Returns what tasks of servers ask and nobody has answered, with `questions: :ask`: the `:id` of the conversation, the `:key` of the call that waits, the
-  `:server`, the `:question` and its `:form`.
+  Returns what servers ask without a pause and nobody has answered, with `questions: :ask`: the `:id` of the conversation, the `:key` of the call that waits,
+  the `:server`, the `:question` and its `:form`.
 
-  Every node that has the server knows them soon. `AshAgent.Session.answer/4` answers one by the id of its call, and so does `answer/3` by the key.
+  What tasks ask, every node that has the server knows soon. `AshAgent.Session.answer/4` answers it by the id of its call, and so does `answer/3` by the
+  key. What a server of an older era asks while a call is open has no `:id`, and only the node of that connection knows it.
 
   ## Examples
 
@@ -315,12 +323,16 @@ defmodule AshAgent.MCP do
   """
   @doc since: "0.1.0"
   @spec questions(Supervisor.supervisor()) :: [map()]
-  def questions(mcp),
-    do: with(pid when is_pid(pid) <- find_tasks(mcp), do: Tasks.questions(pid), else: (_ -> []))
+  def questions(mcp) when is_server(mcp) do
+    case find_tasks(mcp) do
+      pid when is_pid(pid) -> Tasks.questions(pid)
+      _none -> []
+    end
+  end
 
   @doc """
-  Answers what a task of a server asks, with a map that fits the form, or with `:decline`. Returns `:ok` when the server has the answer; the call goes on
-  waiting for its result.
+  Answers one of the `questions/1`, with a map that fits the form, or with `:decline`. Returns `:ok` when the server of a task has the answer; the call goes
+  on waiting for its result.
 
   ## Examples
 
@@ -332,7 +344,8 @@ defmodule AshAgent.MCP do
   @doc since: "0.1.0"
   @spec answer(Supervisor.supervisor(), String.t(), map() | :decline) ::
           :ok | {:error, Error.t() | AshAgent.Context.Error.t()}
-  def answer(mcp, key, answer) when is_binary(key) and (is_map(answer) or answer == :decline) do
+  def answer(mcp, key, answer)
+      when is_server(mcp) and is_binary(key) and (is_map(answer) or answer == :decline) do
     case find_tasks(mcp) do
       pid when is_pid(pid) -> Tasks.answer(pid, key, answer)
       _none -> {:error, %Error{reason: :no_question}}
@@ -499,6 +512,9 @@ defmodule AshAgent.MCP do
   end
 
   ## Options
+
+  @doc false
+  def store?(given), do: is_atom(given) or is_struct(given)
 
   @doc false
   def servers?(servers), do: match?({:ok, _}, servers |> take_servers() |> MCPServers.check())

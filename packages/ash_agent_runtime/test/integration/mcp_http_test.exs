@@ -293,8 +293,8 @@ if Code.ensure_loaded?(ExMCP.Client) do
         assert words =~ "asks for something that it does not get here, and has not done the call"
       end
 
-      test "of the old era is answered by a function while the call is open" do
-        for {era, wrap} <- Keyword.delete(eras(), :modern), answers? <- [true, false] do
+      test "of the old era is answered by a function or a person while the call is open" do
+        for {era, wrap} <- Keyword.delete(eras(), :modern), answers? <- [true, :ask, nil] do
           test = self()
           ref = make_ref()
 
@@ -308,7 +308,7 @@ if Code.ensure_loaded?(ExMCP.Client) do
           end
 
           ask = %{"id" => "q1", "method" => "elicitation/create", "params" => @question}
-          wait = fn -> Process.sleep(500) end
+          wait = fn -> Process.sleep(if(answers? == :ask, do: 2_000, else: 500)) end
 
           url =
             serve(wrap_and_tell, fn
@@ -316,10 +316,20 @@ if Code.ensure_loaded?(ExMCP.Client) do
               _other, _ -> {:result, %{}}
             end)
 
-          fun = if answers?, do: fn _ -> {:ok, %{"seats" => 2}} end
+          fun = if answers? == true, do: fn _ -> {:ok, %{"seats" => 2}} end, else: answers?
           opts = [servers: [%{name: "x", url: url}], questions: fun]
           mcp = start_supervised!({MCP, opts}, id: make_ref())
-          assert {era, call(MCP.tools(mcp), "one")} == {era, {:ok, "done"}}
+          run = Task.async(fn -> call(MCP.tools(mcp), "one") end)
+
+          if answers? == :ask do
+            assert Wait.until(fn -> MCP.questions(mcp) != [] end)
+            [%{id: nil, key: key, question: "How many?", server: "x"}] = MCP.questions(mcp)
+            assert {:error, %Context.Error{}} = MCP.answer(mcp, key, %{"seats" => "x"})
+            assert :ok = MCP.answer(mcp, key, %{"seats" => "2"})
+            assert Wait.until(fn -> MCP.questions(mcp) == [] end)
+          end
+
+          assert {era, Task.await(run, 60_000)} == {era, {:ok, "done"}}
           assert_received {^ref, %{"method" => "initialize", "params" => params}}
 
           assert params["capabilities"] ==

@@ -89,9 +89,9 @@ defmodule AshAgent.MCP.Connection do
       else: JSON.encode(put_in(message, ["params", "_meta", @offers], offered))
   end
 
-  # The extension is one of the new era. The old one has tasks of another kind, and its questions wait for nobody.
+  # The extension is one of the new era. The old one has tasks of another kind.
   def announce(_body, %{"method" => "initialize"} = message, link) do
-    offers = if is_function(link.server[:questions]), do: [:questions], else: []
+    offers = if link.server[:questions], do: [:questions], else: []
     JSON.encode(put_in(message, ["params", "capabilities"], capabilities(offers)))
   end
 
@@ -213,7 +213,7 @@ defmodule AshAgent.MCP.Connection do
       transport: if(link.server[:url], do: HTTP, else: Program),
       link: fn -> link end,
       capabilities: capabilities([:tasks, :questions]),
-      handler: {Elicitation, [server: fn -> link.server end]},
+      handler: {Elicitation, [link: fn -> link end]},
       protocol_mode: :prefer_modern,
       era_cache_key: :erlang.phash2({link.server.name, link.server[:url], link.server[:command]}),
       era_probe_timeout: div(link.timeout, 3),

@@ -65,7 +65,7 @@ defmodule AshAgent.MCP.Program do
   end
 
   def send_message(body, state) do
-    message = JSON.decode!(body)
+    message = with {:error, _deep} <- JSON.decode(body), do: %{}, else: ({:ok, map} -> map)
     body = Connection.announce(body, message, state.link)
 
     with {:ok, stdio} <- Stdio.send_message(body, state.stdio),

@@ -251,6 +251,7 @@ defmodule AshAgent.MCP.Remote do
     trust? = settings.server[:trust_annotations] == true
     listed = pages |> Enum.reverse() |> Enum.concat()
     {entries, refused} = Listing.read(listed, settings.prefix, trust?)
+    tasks? = tasks? and settings.server[:tasks?] == true
     own = %{tasks?: tasks?, questions: settings.server[:questions]}
     {:ok, {Enum.map(entries, &Map.merge(&1, own)), refused}}
   end

@@ -21,6 +21,8 @@ defmodule AshAgent.MCP.Tasks do
   @longest_pause 60_000
   @at_once 16
   @most_answers 100
+  @patience 600_000
+  @most_open 100
   @unstorable {:error, "the result cannot be stored"}
   @most 10_000
   @id_bytes 1_000
@@ -41,16 +43,28 @@ defmodule AshAgent.MCP.Tasks do
   """
   def answer(pid, key, answer) do
     with {:ok, task, supervisor} <- Sealed.call(pid, {:find, key}, {__MODULE__, :answer}) do
-      case give(supervisor, task, Questions.check!(task.question, answer)) do
+      case give(supervisor || pid, task, Questions.check!(task.question, answer)) do
         {:ok, _taken} ->
-          send(pid, {:answered, key, task.question.ids})
+          send(pid, {:answered, key, task.question[:ids] || []})
           :ok
 
         {_kind, words} ->
           {:error, %MCP.Error{reason: {:unavailable, %{task.server => words}}}}
       end
     end
+  catch
+    # It is started again, and finds the question again.
+    :exit, _reason -> {:error, %MCP.Error{reason: :no_question}}
   end
+
+  @doc "Asks somebody while a call of the old era is open, for ten minutes at most. Returns the answer, or `:decline`."
+  def ask(pid, asked) when is_pid(pid) do
+    Sealed.call(pid, {:ask, asked}, {__MODULE__, :ask}, @patience)
+  catch
+    :exit, _reason -> :decline
+  end
+
+  def ask(_restarting, _asked), do: :decline
 
   @doc "What a call waits for that was answered with a task: options of `{:later, opts}`, or `:error`."
   def wait(server, who, %{"taskId" => task} = answer)
@@ -86,17 +100,20 @@ defmodule AshAgent.MCP.Tasks do
   defp clamp(number, first..last//_), do: number |> max(first) |> min(last)
 
   ## The process. `tasks` are those that calls wait for, by arrival keys, each with its open `question` and the ids of what is `answered`; `jobs` are what
-  ## is done about them, by the monitors of workers
+  ## is done about them, by the monitors of workers; and `open` are the questions of calls that are open, by keys of their own
 
   @impl true
   def init(sealed) do
     [supervisor | _] = Process.get(:"$ancestors")
     send(self(), :look)
-    own = %{supervisor: supervisor, tasks: %{}, jobs: %{}, looks?: false}
+    own = %{supervisor: supervisor, tasks: %{}, jobs: %{}, open: %{}, looks?: false}
     {:ok, Map.merge(sealed.(), own)}
   end
 
   @impl true
+  def handle_call({:ask, asked}, {caller, _tag} = from, state),
+    do: Sealed.run(fn -> {:noreply, add_open(state, asked, from, caller)} end)
+
   def handle_call(request, _from, state),
     do: Sealed.run(fn -> {:reply, find(request, state), state} end)
 
@@ -104,13 +121,38 @@ defmodule AshAgent.MCP.Tasks do
     for {key, %{question: %{} = question} = task} <- state.tasks do
       shown = %{question: question.words, form: question.form}
       Map.merge(shown, %{id: task.id, key: key, server: task.server})
-    end
+    end ++
+      for {key, %{question: question, server: server}} <- state.open do
+        %{id: nil, key: key, server: server, question: question.words, form: question.form}
+      end
   end
 
   defp find({:find, key}, state) do
-    with %{^key => %{question: %{}} = task} <- state.tasks,
-         do: {:ok, task, state.supervisor},
-         else: (_none -> {:error, %MCP.Error{reason: :no_question}})
+    case {state.tasks, state.open} do
+      {%{^key => %{question: %{}} = task}, _open} -> {:ok, task, state.supervisor}
+      {_tasks, %{^key => open}} -> {:ok, open, nil}
+      _none -> {:error, %MCP.Error{reason: :no_question}}
+    end
+  end
+
+  # Gone with the call, or with the connection.
+  defp add_open(%{open: open} = state, asked, from, caller) when map_size(open) < @most_open do
+    key = Base.url_encode64(:crypto.strong_rand_bytes(16), padding: false)
+    monitors = for pid <- [caller, asked.connection], do: Process.monitor(pid)
+    asked = Map.merge(asked, %{from: from, key: key, monitors: monitors})
+    put_in(state.open[key], asked)
+  end
+
+  defp add_open(state, _asked, from, _caller) do
+    GenServer.reply(from, :decline)
+    state
+  end
+
+  defp close(state, key, answer) do
+    {%{from: from, monitors: monitors}, open} = Map.pop!(state.open, key)
+    for monitor <- monitors, do: Process.demonitor(monitor, [:flush])
+    GenServer.reply(from, answer)
+    %{state | open: open}
   end
 
   @impl true
@@ -151,11 +193,19 @@ defmodule AshAgent.MCP.Tasks do
   defp handle_message({:answered, key, ids}, %{tasks: tasks} = state) when is_map_key(tasks, key),
     do: update_in(state.tasks[key], &%{&1 | question: nil, answered: ids ++ &1.answered})
 
+  defp handle_message({:close, key, answer}, %{open: open} = state) when is_map_key(open, key),
+    do: close(state, key, answer)
+
   defp handle_message({:DOWN, ref, :process, _pid, reason}, %{jobs: jobs} = state)
        when is_map_key(jobs, ref) do
     {job, jobs} = Map.pop!(jobs, ref)
     outcome = with {:done, {:returned, outcome}} <- reason, do: outcome, else: (_ -> :failed)
     finish(job, outcome, %{state | jobs: jobs})
+  end
+
+  defp handle_message({:DOWN, ref, :process, _pid, _reason}, state) do
+    found = Enum.find(state.open, fn {_key, %{monitors: monitors}} -> ref in monitors end)
+    with {key, _open} <- found, do: close(state, key, :decline), else: (nil -> state)
   end
 
   defp handle_message(_other, state), do: state
@@ -187,7 +237,7 @@ defmodule AshAgent.MCP.Tasks do
     {pause, task} =
       case outcome do
         {:again, every} -> {every || longer, %{task | question: nil}}
-        {:asks, question, every} -> {every || longer, %{task | question: question}}
+        {:asks, question, every} -> {every || longer, %{task | question: open(question, task)}}
         {:answered, ids, every} -> {every || longer, %{task | answered: ids ++ task.answered}}
         _failed -> {longer, task}
       end
@@ -197,6 +247,10 @@ defmodule AshAgent.MCP.Tasks do
   end
 
   defp finish(_cancel_or_gone, _outcome, state), do: state
+
+  # Somebody may have answered while the server was asked.
+  defp open(question, %{answered: answered}),
+    do: if(Enum.any?(question.ids, &(&1 in answered)), do: nil, else: question)
 
   defp take(found, state) do
     known = Map.keys(state.tasks)
@@ -272,6 +326,8 @@ defmodule AshAgent.MCP.Tasks do
         deliver(config.sessions, task, {:error, about(task) <> words})
     end
   end
+
+  defp give(pid, %{from: _waits, key: key}, answer), do: {:ok, send(pid, {:close, key, answer})}
 
   defp give(supervisor, %{question: question} = task, answer),
     do: ask(supervisor, task, "update", Questions.answers(question, answer))
