@@ -27,6 +27,8 @@ defmodule AshAgent.MCP.Server.Turn do
   @looks 40
   # Its end is nearly always one of so many writes.
   @writes 20
+  # Why a late result is not waited for any more.
+  @called_off "cancelled by the client"
   # A question that shows more is not asked.
   @longest 20_000
   @started "This call was started before, and its outcome is unknown: it may have been carried out. "
@@ -293,13 +295,10 @@ defmodule AshAgent.MCP.Server.Turn do
 
   # The one call of a conversation of tools, or what came of it later.
   defp called(turn, first, %{current_iteration: current} = context, status) do
-    calls =
-      for number <- first..current//1,
-          %{tool_calls: calls} <- [Context.get_iteration(context, number)],
-          call <- calls,
-          do: call
+    %{tool_calls: calls} = Context.get_iteration(context, first)
+    late = for %{iteration: ^first, result: _late} = call <- Calls.late_calls(context), do: call
 
-    case {status, List.last(Enum.filter(calls, &settled?/1))} do
+    case {status, List.first(late ++ Enum.filter(calls, &settled?/1))} do
       {{:paused, calls}, _settled} ->
         asked(turn, context, calls)
 
@@ -330,7 +329,7 @@ defmodule AshAgent.MCP.Server.Turn do
     words = if is_binary(reason), do: reason, else: "the tool failed"
     status = Calls.tool_call_status(context, id)
 
-    if status == :cancelled or
+    if status == :cancelled or words == @called_off or
          (status == :unknown and match?(%{outcome: :cancelled}, note(turn, context, first))),
        do: {:cancelled, words},
        else: {:done, error(words)}
@@ -562,8 +561,7 @@ defmodule AshAgent.MCP.Server.Turn do
          true <- server.mode == :tools or last == context.current_iteration,
          false <- match?({:done, _result}, state(turn, context, status)) do
       for %{handle: key} <- Calls.late_calls(context, :open), server.mode == :tools do
-        reason = [reason: "cancelled by the client"]
-        Sessions.cancel_call(server.door.place, identity.conversation, key, reason)
+        Sessions.cancel_call(server.door.place, identity.conversation, key, reason: @called_off)
       end
 
       if status == :idle, do: :ok, else: Door.ask(server.door, :stop, [identity])
