@@ -9,5 +9,6 @@ Integrations.put_version("MCP conformance", &McpServers.conformance_version/0)
 Integrations.start([ex_mcp: ExMCP.HttpPlug],
   chromium: Browser.executable(),
   axe: Browser.axe(),
-  mcp_conformance: McpServers.conformance()
+  mcp_conformance: McpServers.conformance(),
+  mcp_sdk: AshAgent.TestSupport.McpSuite.modules()
 )

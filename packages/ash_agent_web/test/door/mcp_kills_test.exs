@@ -40,6 +40,12 @@ defmodule AshAgent.MCP.KillsTest do
     end)
   end
 
+  test "a call that may have been carried out is asked about anew, which no earlier answer answers",
+       %{tmp_dir: folder} do
+    assert kill_at(folder, :effect)
+    assert [_first, _anew] = Process.get(:asked)
+  end
+
   @tag :slow
   test("the same for each step", context, do: kill(context, 1))
 
@@ -93,9 +99,17 @@ defmodule AshAgent.MCP.KillsTest do
             {question, %{"action" => "accept", "content" => %{"approve" => yes?}}}
           end)
 
-        # The answer may be sent again, also after a crash.
-        update = ["tasks/update", %{"taskId" => id, "inputResponses" => answers}]
-        if ask.(which, :ask, update) == :dead, do: ask.(:there, :ask, update)
+        Process.put(:asked, Enum.uniq([requests | Process.get(:asked, [])]))
+        update = &["tasks/update", %{"taskId" => id, "inputResponses" => &1}]
+
+        # An answer that is sent again is not one to the new question.
+        if before = Process.put(:answers, answers) do
+          ask.(which, :ask, update.(before))
+          task = ask.(which, :ask, ["tasks/get", %{"taskId" => id}])
+          assert task["result"]["inputRequests"] == requests
+        end
+
+        if ask.(which, :ask, update.(answers)) == :dead, do: ask.(:there, :ask, update.(answers))
         finish(ask, id, times - 1)
 
       %{"status" => status} = ended when status in ~w(completed failed cancelled) ->

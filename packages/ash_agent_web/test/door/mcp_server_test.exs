@@ -282,6 +282,54 @@ defmodule AshAgent.MCP.ServerTest do
              call(patient, "ask_agent", %{"message" => "And?", "conversation" => id})
   end
 
+  test "an id ends after its time, and with the secret that sealed it" do
+    server = tools(task_after: 0)
+    %{"taskId" => id} = call(server, "add", %{"a" => 1, "b" => 2}, caps: @tasks)
+    assert %{"status" => "completed"} = await(server, id)
+    [old] = Server.secrets(server)
+    new = {"k2", String.duplicate("n", 32)}
+    # Another secret under the same id.
+    forged = {"k1", String.duplicate("n", 32)}
+    assert %{"status" => "completed"} = get(%{server | secrets: fn -> [new, old] end}, id)
+
+    for other <- [%{server | secrets: [new]}, %{server | secrets: [forged]}, %{server | ttl: 1}] do
+      Process.sleep(2)
+      answer = ask(other, "tasks/get", %{"taskId" => id}, caps: @tasks)
+      assert answer["error"]["message"] == "unknown task"
+    end
+  end
+
+  test "a result that comes late ends the task, and a cancelled one is not taken" do
+    test = self()
+
+    later = fn _arguments, %{arrival_key: key} ->
+      send(test, {:key, key})
+      {:later, []}
+    end
+
+    server = tools(task_after: 50, more: %{"build" => %{function: later, late: true}})
+    sessions = server.door.place
+
+    task = fn ->
+      %{"taskId" => id} = call(server, "build", %{}, caps: @tasks)
+      assert_receive {:key, key}
+      {:ok, turn} = Server.Turn.find(server, %{principal: "ada"}, id)
+      assert %{"status" => "working"} = get(server, id)
+      {id, turn.identity.conversation, key}
+    end
+
+    {id, conversation, key} = task.()
+    assert {:ok, :kept} = Sessions.arrive(sessions, conversation, key, {:ok, "green"})
+
+    assert %{"status" => "completed", "result" => %{"content" => [%{"text" => "green"}]}} =
+             await(server, id)
+
+    {id, conversation, key} = task.()
+    assert %{"result" => _} = ask(server, "tasks/cancel", %{"taskId" => id}, caps: @tasks)
+    assert {:error, :cancelled} = Sessions.arrive(sessions, conversation, key, {:ok, "green"})
+    assert %{"status" => "cancelled"} = await(server, id)
+  end
+
   # What went wrong in the servers of others in 2026, by its class.
 
   describe "of what goes wrong, clients read a kind" do

@@ -2,10 +2,10 @@ defmodule AshAgent.MCP.SuiteTest do
   # The official suite against our server, of both eras.
   use ExUnit.Case, async: true
 
+  alias AshAgent.Context.JSON
   alias AshAgent.TestSupport.McpSuite
 
   @moduletag :ex_mcp
-  @moduletag :mcp_conformance
   @moduletag :capture_log
   @moduletag integrations: ["ex_mcp", "MCP conformance"]
   @moduletag timeout: 600_000
@@ -15,6 +15,7 @@ defmodule AshAgent.MCP.SuiteTest do
         {"2026-07-28", 50, 154, 28},
         {"2025-11-25", 33, 53, 19}
       ] do
+    @tag :mcp_conformance
     test "of #{revision}, #{passed} checks pass and #{failed} fail, with reasons" do
       name = Module.concat(__MODULE__, unquote("R" <> revision))
       port = McpSuite.serve(name)
@@ -27,5 +28,26 @@ defmodule AshAgent.MCP.SuiteTest do
       assert length(Regex.scan(~r/^[✓✗] /mu, summary)) == unquote(scenarios)
       assert summary =~ "Total: #{unquote(passed)} passed, #{unquote(failed)} failed"
     end
+  end
+
+  # With `npm install --prefix _build/mcp @modelcontextprotocol/sdk@1` in the folder of the repository.
+  @tag :mcp_sdk
+  test "the official client of the old era calls tools side by side" do
+    name = Module.concat(__MODULE__, SDK)
+    port = McpSuite.serve(name)
+    script = Path.expand("support/mcp_client.mjs", __DIR__)
+    url = "http://127.0.0.1:#{port}/mcp"
+    {said, 0} = System.cmd(System.find_executable("node"), [script, McpSuite.modules(), url])
+    McpSuite.stop(name)
+    got = said |> String.split("\n", trim: true) |> List.last() |> JSON.decode!()
+
+    assert %{"version" => "2025-11-25", "tools" => 20, "failed" => true, "unknown" => -32_602} =
+             got
+
+    assert ["Hello, Ada!", "computed", "computed", "computed", "this job fails", words] =
+             got["texts"]
+
+    assert words =~ "a person's decision"
+    assert got["took"] < 2_500
   end
 end

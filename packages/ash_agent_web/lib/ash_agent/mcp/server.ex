@@ -109,7 +109,7 @@ defmodule AshAgent.MCP.Server do
   ## Examples
 
       iex> AshAgent.MCP.Server.new(sessions: MyApp.Sessions)
-      ** (ArgumentError) missing option :identify
+      ** (ArgumentError) required option :identify not given: expected a function of arity 1
   """
   @doc since: "0.1.0"
   @spec new(keyword()) :: t()

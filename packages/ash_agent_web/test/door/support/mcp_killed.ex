@@ -9,13 +9,14 @@ defmodule AshAgent.TestSupport.McpKilled do
 
   @tasks %{"elicitation" => %{}, "extensions" => %{"io.modelcontextprotocol/tasks" => %{}}}
 
-  @doc "Starts the sessions and the server on a node. Without `nth` it lives."
+  @doc "Starts the sessions and the server on a node. Without `nth` it lives, and with `:effect` it dies right after that."
   def start(path, ledger, nth) do
     Logger.configure(level: :none)
     {:ok, _} = Application.ensure_all_started(:ash_agent_web)
     {:ok, _} = Application.ensure_all_started(:ex_mcp)
     steps = :counters.new(1, [])
     step = fn -> step(steps, nth) end
+    effect = if nth == :effect, do: &die/0, else: step
     :persistent_term.put({__MODULE__, :step}, {steps, step})
 
     Nodes.outlive(fn ->
@@ -26,7 +27,7 @@ defmodule AshAgent.TestSupport.McpKilled do
         MCP.Server.tool_sessions(
           name: __MODULE__,
           store: watched,
-          tools: %{"pay" => &pay(&1, &2, ledger, step)},
+          tools: %{"pay" => &pay(&1, &2, ledger, effect)},
           approval: fn _, _ -> :ask end,
           restore_context: fn %{name: name} -> {:ok, %{name: name}} end,
           lease: 600,
@@ -44,7 +45,6 @@ defmodule AshAgent.TestSupport.McpKilled do
   end
 
   defp pay(_arguments, %{name: name}, ledger, step) do
-    step.()
     File.write!(ledger, name <> "\n", [:append])
     step.()
     {:ok, "paid"}
@@ -83,11 +83,11 @@ defmodule AshAgent.TestSupport.McpKilled do
         [node()]
       )
 
-    if number == nth do
-      System.cmd("kill", ["-9", System.pid()])
-      Process.sleep(:infinity)
-    end
+    if number == nth, do: die(), else: :ok
+  end
 
-    :ok
+  defp die do
+    System.cmd("kill", ["-9", System.pid()])
+    Process.sleep(:infinity)
   end
 end

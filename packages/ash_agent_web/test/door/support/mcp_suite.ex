@@ -53,6 +53,13 @@ defmodule AshAgent.TestSupport.McpSuite do
     server(tools: __MODULE__)
   end
 
+  @doc "The folder of npm with the official client, if it is there."
+  def modules do
+    folder = Path.expand("../../../../../_build/mcp/node_modules", __DIR__)
+    sdk? = File.dir?(Path.join(folder, "@modelcontextprotocol/sdk/dist/esm"))
+    if sdk? and System.find_executable("node"), do: folder
+  end
+
   @doc "Runs scenarios, and returns what the suite says and its exit code."
   def run(port, args) do
     {node, main} = McpServers.conformance()

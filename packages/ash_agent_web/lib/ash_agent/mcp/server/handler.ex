@@ -219,15 +219,13 @@ defmodule AshAgent.MCP.Server.Handler do
     do: {:ok, Turn.error(words)}
 
   defp answer(_turn, :gone, _context), do: {:ok, Turn.error(@words.not_found)}
+  defp answer(_turn, :unavailable, _context), do: {:ok, Turn.error(@words.unavailable)}
 
   defp answer(turn, state, context) do
     cond do
       tasks?(context) ->
-        {:ok,
-         turn
-         |> task(state, context)
-         |> Map.take(~w(taskId status statusMessage createdAt lastUpdatedAt ttlMs pollIntervalMs))
-         |> Map.put("resultType", "task")}
+        task = Map.delete(task(turn, state, context), "inputRequests")
+        {:ok, Map.put(task, "resultType", "task")}
 
       questions = ask(turn, state, context) ->
         {:input_required, questions, %{"turn" => Turn.id(turn)}}

@@ -20,13 +20,15 @@ defmodule AshAgent.MCP.Server.Turn do
   # So many changes may wait.
   @limit 1_000
   @acknowledge 100
-  @again 100
+  @again 50
   # A session that says nothing is looked at again.
   @look 1_000
   # What was said or begun just now may be on its way into the session for so many looks.
-  @looks 20
+  @looks 40
   # Its end is nearly always one of so many writes.
   @writes 20
+  # Why a late result is not waited for any more.
+  @called_off "cancelled by the client"
   # A question that shows more is not asked.
   @longest 20_000
   @started "This call was started before, and its outcome is unknown: it may have been carried out. "
@@ -36,47 +38,38 @@ defmodule AshAgent.MCP.Server.Turn do
     key = "mcp:" <> Base.encode16(:crypto.strong_rand_bytes(16), case: :lower)
     say = [identity, [%{type: :text, text: text}], key, nil]
 
-    with {:ok, identity} <- Door.Stream.again(fn -> Door.ask(server.door, :say, say) end) do
-      created = System.system_time(:millisecond)
-
-      {:ok,
-       %__MODULE__{server: server, identity: identity, key: key, asks: asks, created: created}}
-    end
+    with {:ok, identity} <- Door.Stream.again(fn -> Door.ask(server.door, :say, say) end),
+         do: {:ok, new(server, identity, [System.system_time(:millisecond), key, asks])}
   end
+
+  defp new(server, identity, [created, key, asks]),
+    do: %__MODULE__{server: server, identity: identity, key: key, asks: asks, created: created}
 
   ## Ids
 
   @doc "The id of a turn, for whom it was made and nobody else."
-  def id(%{server: server, identity: identity} = turn) do
-    whose = [identity.principal, Server.tenant(server, identity)]
-
-    Seal.seal(Server.secrets(server), "task", [
-      turn.created,
-      turn.key,
-      identity.conversation,
-      turn.asks | whose
-    ])
+  def id(%{server: server, identity: %{conversation: id} = identity} = turn) do
+    list = [id, whose(server, identity), turn.created, turn.key, turn.asks]
+    Seal.seal(Server.secrets(server), "task", list)
   end
+
+  defp whose(server, identity), do: [identity.principal, Server.tenant(server, identity)]
 
   @doc "What the application calls the conversation of an id, if the id is one."
   def asks(server, id) do
-    case Seal.open(Server.secrets(server), "task", id) do
-      {:ok, [_created, _key, _conversation, asks | _whose]} -> asks
-      :error -> nil
-    end
+    with {:ok, list} <- Seal.open(Server.secrets(server), "task", id),
+         do: List.last(list),
+         else: (:error -> nil)
   end
 
   @doc "Returns `{:ok, turn}` for an id that was made for these, and `:error` for any other text."
   def find(server, identity, id) do
-    with {:ok, [created, key, conversation, asks, principal, tenant]} <-
+    with {:ok, [conversation, whose, created, _key, asks | _] = list} <-
            Seal.open(Server.secrets(server), "task", id),
-         true <- principal == identity.principal and tenant == Server.tenant(server, identity),
+         true <- whose == whose(server, identity),
          true <- created + server.ttl > System.system_time(:millisecond),
          true <- asks == nil or identity[:conversation] == conversation do
-      identity = Map.put(identity, :conversation, conversation)
-
-      {:ok,
-       %__MODULE__{server: server, identity: identity, key: key, asks: asks, created: created}}
+      {:ok, new(server, Map.put(identity, :conversation, conversation), Enum.drop(list, 2))}
     else
       _other -> :error
     end
@@ -86,69 +79,72 @@ defmodule AshAgent.MCP.Server.Turn do
 
   @doc """
   Waits for the end of a turn until a time, and returns its state: `{:done, result}`, `{:failed, words}`, `{:asks, calls}` with the calls by the ids under which they
-  are asked about, `:working`, `{:cancelled, words}` or `:gone`. `tell` gets the session's changes.
+  are asked about, `:working`, `{:cancelled, words}`, `:gone` or `:unavailable`. `tell` gets the session's changes.
   """
-  def follow(turn, until, tell, looks \\ @looks) do
+  def follow(turn, until, tell \\ fn _change -> :ok end, looks \\ @looks) do
     case open(turn) do
-      {:ok, session, ref, %{context: context}, status} ->
-        case state(turn, context, status) do
-          :working when session != nil ->
-            listen(turn, {session, ref, status}, until, tell)
+      {:ok, heard, context, status} ->
+        state = state(turn, context, status)
 
-          :resume ->
-            close(session, ref)
-            resume(turn)
-            again(turn, until, tell, looks)
-
-          {:unsure, _state} when looks > 0 ->
-            close(session, ref)
-            again(turn, until, tell, looks - 1)
-
-          :working ->
-            again(turn, until, tell, looks)
-
-          state ->
-            close(session, ref)
-            sure(state)
-        end
+        if state == :working and heard != nil and now() < until,
+          do: listen(turn, heard, status, until, tell),
+          else: leave(turn, heard, state, until, tell, looks)
 
       {:error, :not_found} ->
         :gone
 
       {:error, _unavailable} ->
-        again(turn, until, tell, looks)
+        unsure(:unavailable, turn, until, tell, looks)
     end
+  end
+
+  defp leave(turn, heard, state, until, tell, looks) do
+    close(heard)
+    if state == :resume, do: resume(turn)
+
+    case state do
+      waits when waits in [:working, :resume] ->
+        if now() < until, do: again(turn, until, tell, looks), else: :working
+
+      {:unsure, state} ->
+        unsure(state, turn, until, tell, looks)
+
+      state ->
+        state
+    end
+  end
+
+  defp unsure(state, turn, until, tell, looks) do
+    if looks > 0 or (state == :unavailable and now() < until),
+      do: again(turn, until, tell, max(looks - 1, 0)),
+      else: state
   end
 
   defp again(turn, until, tell, looks) do
-    if now() >= until do
-      :working
-    else
-      Process.sleep(@again)
-      follow(turn, until, tell, looks)
-    end
+    Process.sleep(@again)
+    follow(turn, until, tell, looks)
   end
 
-  defp listen(turn, {session, ref, status} = heard, until, tell) do
+  defp listen(turn, {session, ref} = heard, status, until, tell) do
     receive do
       {Session, ^ref, number, change} ->
         if node(session) != node() and rem(number, @acknowledge) == 0,
           do: Session.acknowledge(session, ref, number)
 
         if over?(change, status) do
-          close(session, ref)
+          close(heard)
           follow(turn, until, tell)
         else
           tell.(change)
-          listen(turn, heard, until, tell)
+          listen(turn, heard, status, until, tell)
         end
 
       {:DOWN, ^ref, :process, _pid, _reason} ->
-        again(turn, until, tell, @looks)
+        follow(turn, until, tell)
     after
       (until - now()) |> min(@look) |> max(0) ->
-        close(session, ref)
-        again(turn, until, tell, @looks)
+        close(heard)
+        follow(turn, until, tell)
     end
   end
 
@@ -158,56 +154,33 @@ defmodule AshAgent.MCP.Server.Turn do
   defp over?({kind, _context}, status), do: kind in [:context, :snapshot] and status != :running
   defp over?(_change, _status), do: false
 
-  @doc "Returns the state of a turn at once. Where its session is not within reach, what is stored says it."
-  def look(turn, looks \\ @looks) do
-    case peek(turn) do
-      {:ok, context, status} ->
-        case state(turn, context, status) do
-          :resume ->
-            resume(turn)
-            :working
+  @doc "Returns the state of a turn at once."
+  def look(turn), do: follow(turn, now())
 
-          {:unsure, _state} when looks > 0 ->
-            Process.sleep(div(@again, 2))
-            look(turn, looks - 1)
-
-          state ->
-            sure(state)
-        end
-
-      {:error, :not_found} ->
-        :gone
-
-      {:error, _unavailable} when looks > 0 ->
-        Process.sleep(div(@again, 2))
-        look(turn, looks - 1)
-
-      {:error, _unavailable} ->
-        :unavailable
+  defp peek(turn) do
+    with {:ok, heard, context, status} <- open(turn) do
+      close(heard)
+      {:ok, context, status}
     end
   end
 
-  defp peek(turn) do
-    case open(turn) do
-      {:ok, session, ref, %{context: context}, status} ->
-        close(session, ref)
-        {:ok, context, status}
+  # Where its session is not within reach, what is stored says it.
+  defp open(%{server: %{door: %{source: source, place: place}}, identity: identity} = turn) do
+    case source.open(place, identity, @limit) do
+      {:ok, nil, nil, %{context: context}, status} ->
+        {:ok, nil, context, status}
 
-      {:error, :unavailable} ->
+      {:ok, session, ref, %{context: context}, :running} ->
+        {:ok, {session, ref}, context, begun(Session.status(session))}
+
+      {:ok, session, ref, %{context: context}, status} ->
+        {:ok, {session, ref}, context, status}
+
+      {:error, :unavailable} when source == Source.Sessions ->
         stored(turn)
 
       error ->
         error
-    end
-  end
-
-  defp open(%{server: %{door: %{source: source, place: place}}, identity: identity}) do
-    case source.open(place, identity, @limit) do
-      {:ok, session, ref, snapshot, :running} when session != nil ->
-        {:ok, session, ref, snapshot, begun(Session.status(session))}
-
-      answer ->
-        answer
     end
   catch
     # It ended meanwhile, or the sessions are just started again.
@@ -219,9 +192,9 @@ defmodule AshAgent.MCP.Server.Turn do
   defp begun({:paused, []}), do: :running
   defp begun(status), do: status
 
-  defp close(_session, nil), do: :ok
+  defp close(nil), do: :ok
 
-  defp close(session, ref) do
+  defp close({session, ref}) do
     Session.unsubscribe(session, ref)
     :ok
   catch
@@ -229,26 +202,19 @@ defmodule AshAgent.MCP.Server.Turn do
   end
 
   # Until another node has taken it over.
-  defp stored(%{server: %{door: %{source: Source.Sessions}} = server, identity: identity} = turn) do
+  defp stored(%{server: server, identity: identity} = turn) do
     case Store.fetch(Server.store(server, identity), Server.store_id(server, identity)) do
-      {:ok, %{value: %Context{} = context, status: :paused}} ->
-        {:ok, context, {:paused, Calls.undecided_tool_calls(context)}}
+      {:ok, %{value: context, status: :paused}} ->
+        {:ok, nil, context, {:paused, Calls.undecided_tool_calls(context)}}
 
-      {:ok, %{value: %Context{} = context, status: status}} ->
+      {:ok, %{value: context, status: status}} ->
         found? = Context.find_turn(context, :idempotency_key, turn.key) != nil
-        {:ok, context, if(found?, do: status, else: :running)}
+        {:ok, nil, context, if(found?, do: status, else: :running)}
 
-      {:error, :not_found} ->
-        {:error, :not_found}
-
-      _failed ->
-        {:error, :unavailable}
+      {:error, reason} ->
+        {:error, if(reason == :not_found, do: :not_found, else: :unavailable)}
     end
-  catch
-    _kind, _reason -> {:error, :unavailable}
   end
-
-  defp stored(_turn), do: {:error, :unavailable}
 
   defp state(%{server: %{mode: mode}} = turn, context, status) do
     case Context.find_turn(context, :idempotency_key, turn.key) do
@@ -293,9 +259,6 @@ defmodule AshAgent.MCP.Server.Turn do
 
   defp failed(kind), do: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
 
-  defp sure({:unsure, state}), do: state
-  defp sure(state), do: state
-
   # The status is newer than the context, which may not have the calls yet.
   defp asked(turn, context, calls) do
     case questions_of(turn, context) do
@@ -332,13 +295,10 @@ defmodule AshAgent.MCP.Server.Turn do
 
   # The one call of a conversation of tools, or what came of it later.
   defp called(turn, first, %{current_iteration: current} = context, status) do
-    calls =
-      for number <- first..current//1,
-          %{tool_calls: calls} <- [Context.get_iteration(context, number)],
-          call <- calls,
-          do: call
+    %{tool_calls: calls} = Context.get_iteration(context, first)
+    late = for %{iteration: ^first, result: _late} = call <- Calls.late_calls(context), do: call
 
-    case {status, List.last(Enum.filter(calls, &settled?/1))} do
+    case {status, List.first(late ++ Enum.filter(calls, &settled?/1))} do
       {{:paused, calls}, _settled} ->
         asked(turn, context, calls)
 
@@ -369,7 +329,7 @@ defmodule AshAgent.MCP.Server.Turn do
     words = if is_binary(reason), do: reason, else: "the tool failed"
     status = Calls.tool_call_status(context, id)
 
-    if status == :cancelled or
+    if status == :cancelled or words == @called_off or
          (status == :unknown and match?(%{outcome: :cancelled}, note(turn, context, first))),
        do: {:cancelled, words},
        else: {:done, error(words)}
@@ -404,17 +364,15 @@ defmodule AshAgent.MCP.Server.Turn do
   @doc "What the client calls the conversation."
   def name(%{asks: asks}) when asks != nil, do: asks
 
-  def name(%{server: server, identity: identity}) do
-    whose = [identity.principal, Server.tenant(server, identity)]
-    Seal.seal(Server.secrets(server), "conversation", [identity.conversation | whose])
-  end
+  def name(%{server: server, identity: %{conversation: id} = identity}),
+    do: Seal.seal(Server.secrets(server), "conversation", [id, whose(server, identity)])
 
   @doc "Returns `{:ok, id}` for a name that was made for these."
   def conversation(server, identity, name) do
-    whose = [identity.principal, Server.tenant(server, identity)]
+    whose = whose(server, identity)
 
     case Seal.open(Server.secrets(server), "conversation", name) do
-      {:ok, [id | ^whose]} -> {:ok, id}
+      {:ok, [id, ^whose]} -> {:ok, id}
       _other -> :error
     end
   end
@@ -466,11 +424,13 @@ defmodule AshAgent.MCP.Server.Turn do
   @doc """
   Returns the requests of MCP for what a client may answer, by the ids of calls, or `:elsewhere` if it may not, or cannot be shown what they are.
   """
-  def questions(%{identity: identity, server: %{door: %{source: source}}}, asked) do
+  def questions(turn, asked) do
     requests = for {id, call} <- asked, into: %{}, do: {id, question(call)}
-    may? = identity[:by] != nil or source == Source.Ash
-    if may? and Enum.all?(requests, &elem(&1, 1)), do: requests, else: :elsewhere
+    if may?(turn) and Enum.all?(requests, &elem(&1, 1)), do: requests, else: :elsewhere
   end
+
+  defp may?(%{identity: identity, server: %{door: %{source: source}}}),
+    do: identity[:by] != nil or source == Source.Ash
 
   defp question(%{question: true, arguments: arguments}) do
     schema =
@@ -534,14 +494,11 @@ defmodule AshAgent.MCP.Server.Turn do
 
       # Goes on when all is decided.
       with :ok <- decided do
-        look(turn, 0)
+        look(turn)
         :ok
       end
     end
   end
-
-  defp may?(%{identity: identity, server: %{door: %{source: source}}}),
-    do: identity[:by] != nil or source == Source.Ash
 
   defp decisions(asked, responses) do
     Enum.reduce_while(responses, {:ok, []}, fn {id, response}, {:ok, all} ->
@@ -604,8 +561,7 @@ defmodule AshAgent.MCP.Server.Turn do
          true <- server.mode == :tools or last == context.current_iteration,
          false <- match?({:done, _result}, state(turn, context, status)) do
       for %{handle: key} <- Calls.late_calls(context, :open), server.mode == :tools do
-        reason = [reason: "cancelled by the client"]
-        Sessions.cancel_call(server.door.place, identity.conversation, key, reason)
+        Sessions.cancel_call(server.door.place, identity.conversation, key, reason: @called_off)
       end
 
       if status == :idle, do: :ok, else: Door.ask(server.door, :stop, [identity])
