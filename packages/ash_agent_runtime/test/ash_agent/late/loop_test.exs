@@ -110,6 +110,8 @@ defmodule AshAgent.Late.LoopTest do
     text = asked()
     assert text =~ "the result of build has come"
     assert text =~ "green"
+    # It stands in front of what wait_for returns, where a provider takes late outputs.
+    assert text =~ ~s(awaited_by: "w")
     await(session, :idle)
     assert %{content: "It is green."} = List.last(Context.to_messages(Session.context(session)))
 
@@ -432,6 +434,28 @@ defmodule AshAgent.Late.LoopTest do
     {:ok, %{output: "I see."}} = Session.prompt(session, "And?")
     assert asked() =~ "nobody builds"
     assert Calls.tool_call_status(Session.context(session), "a") == :cancelled
+  end
+
+  test "after a rewind to before its place, a result wakes nobody and is read with the next message",
+       %{
+         store: store
+       } do
+    session = session(store, model([call("build", "a"), "Started.", "It is green."]))
+    {:ok, _} = Session.prompt(session, "Build it")
+    {:ok, :kept} = arrive(store, session, key(), {:ok, "green"})
+    for _ <- 1..3, do: asked()
+    await(session, :idle)
+    GenServer.stop(session)
+    {:ok, kept} = Store.fetch(store, "c1")
+    [%{placed: placed}] = Calls.late_calls(kept.value)
+    {:ok, _} = Store.append(store, kept, Context.rewind(kept.value, to: placed - 1))
+
+    again = session(store, model(["Yes."]))
+    :ok = Session.take_arrivals(again)
+    refute_receive {:asked, _}, 50
+    assert [%{state: :arrived}] = Calls.late_calls(Session.context(again))
+    {:ok, _} = Session.prompt(again, "Well?")
+    assert asked() =~ ~r/green.*Well/s
   end
 
   test "subscribers and functions hear of it", %{store: store} do
