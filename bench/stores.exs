@@ -113,13 +113,10 @@ defmodule AshAgent.Bench.Stores do
     :erlang.float_to_binary(Harness.median(times) / 1000, decimals: 2)
   end
 
-  # 2.7 KB a message, with words that a search can tell apart.
+  # 2.7 KB a message, with words that a search can tell apart, and arguments as models write them.
   defp turn(context, n) do
-    call = %{
-      id: "call_#{n}",
-      name: "read_file",
-      arguments: %{"path" => "lib/file_#{n}.ex", "text" => words(n, 60)}
-    }
+    arguments = ~s({"path":"lib/file_#{n}.ex","text":"#{words(n, 60)}"})
+    call = %{id: "call_#{n}", name: "read_file", arguments: arguments}
 
     context
     |> Context.add_assistant_message(words(n, 200), [call])

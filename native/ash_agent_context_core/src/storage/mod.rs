@@ -20,6 +20,7 @@ mod read_content;
 mod read_shown;
 pub mod rows;
 mod seed;
+mod spelling;
 mod table;
 mod tables;
 pub mod tagged;

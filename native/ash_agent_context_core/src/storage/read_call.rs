@@ -11,6 +11,7 @@ use crate::log::late::Late;
 use crate::log::message::{Outcome, Output, Status};
 use crate::log::part::Place;
 use crate::storage::read_content::read_parts;
+use crate::storage::spelling::Spelling;
 use crate::storage::table::*;
 use crate::storage::take::{at, fields, wrong, DocumentFields, NIL};
 use crate::storage::trust::{Approvals, Trust};
@@ -84,18 +85,25 @@ fn read_arguments(
     if kind == CallKind::Custom && !matches!(value, Value::Binary(_)) {
         return Err(wrong("arguments", "text"));
     }
-    let Some(json) = fields.take_given("arguments_json") else {
+    let spaced = Mark::read(fields, "arguments_spaced")?;
+    let (key, text, expected) = if let Some(json) = fields.take_given("arguments_json") {
+        let json = at("arguments_json", untagged::untag_text(json.into_value()))?;
+        let text = match json {
+            Value::Binary(text) => Some(text),
+            _ => None,
+        };
+        ("arguments_json", text, "the arguments as JSON text")
+    } else if fields.has("arguments_order") {
+        let keys = Each::<Plain, true>::read(fields, "arguments_order")?;
+        let text = Spelling { keys, spaced }.write(&value);
+        ("arguments_order", text, "the keys of the arguments")
+    } else {
         return Ok(Arguments { value, json: None });
     };
     // A provider gets this text as it is, the tool gets the value: the two must not differ.
-    let json = at("arguments_json", untagged::untag_text(json.into_value()))?;
-    let arguments = match json {
-        Value::Binary(text) => Some(Arguments::from_json(text)),
-        _ => None,
-    };
-    arguments
+    text.map(Arguments::from_json)
         .filter(|read| read.json.is_some() && read.value == value)
-        .ok_or_else(|| wrong("arguments_json", "the arguments as JSON text"))
+        .ok_or_else(|| wrong(key, expected))
 }
 
 /// Reads the state of a call: its question, decision and result.

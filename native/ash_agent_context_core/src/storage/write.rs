@@ -1,9 +1,10 @@
 //! Writing: straight from the conversation to JSON text, without a tree in between.
 
-use crate::log::call::{Name, ToolCall};
+use crate::log::call::{Arguments, Name, ToolCall};
 use crate::log::exchange::{Entry, Exchange};
 use crate::log::message::{Message, Outcome, Output};
 use crate::log::part::{Content, Part, PartKind, Source};
+use crate::storage::spelling::Spelling;
 use crate::storage::table::*;
 use crate::storage::tagged::{self, NameKey};
 use crate::value::builder::{Json, JsonObject};
@@ -102,6 +103,19 @@ pub(crate) fn result(json: &mut JsonObject<'_>, outcome: &Outcome) {
     unknown(json, outcome.extra.as_ref());
 }
 
+/// Writes how the text of the arguments is made of them, or the text.
+fn arguments_text(json: &mut JsonObject<'_>, arguments: &Arguments) {
+    let text = arguments.json.as_deref();
+    match text.and_then(|text| Spelling::of(text, &arguments.value)) {
+        Some(spelling) => {
+            let keys = json.key("arguments_order");
+            keys.list(&spelling.keys, |json, key| json.text(key));
+            Mark::write(&spelling.spaced, "arguments_spaced", json);
+        }
+        None => Given::<Text>::write(&arguments.json, "arguments_json", json),
+    }
+}
+
 fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
     let name = match &call.name {
         Name::Atom(name) => NameKey::Atom(name),
@@ -115,7 +129,7 @@ fn call(json: &mut Json, call: &ToolCall, exchange: &Exchange, slot: usize) {
         }
         tagged::text(json.key("name"), name.text().as_bytes());
         tagged::value(json.key("arguments"), &call.arguments.value);
-        Given::<Text>::write(&call.arguments.json, "arguments_json", json);
+        arguments_text(json, &call.arguments);
         Given::<Terms>::write(&call.provider_metadata, "provider_metadata", json);
         Given::<Terms>::write(&call.extra, "extra", json);
         json.key("status").text(exchange.status(slot).name());

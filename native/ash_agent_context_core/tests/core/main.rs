@@ -60,6 +60,7 @@ mod sent;
 mod shorten;
 mod snapshot;
 mod snapshot_depth;
+mod spelled;
 #[path = "../support/stack.rs"]
 mod stack;
 mod summaries;
