@@ -12,7 +12,7 @@ defmodule AshAgent.Context.Recall do
       iex> context = context |> Context.Recall.put_recall(true) |> Context.View.clear_tool_results(keep: 0)
       iex> [%{content: [%{content: text}]}] = context |> Context.to_messages() |> Enum.take(-1)
       iex> text
-      "[2 KB read_file lib/a.ex, recall 1.1-316]"
+      "[2 KB read_file lib/a.ex: def a, do: :ok def, recall 1.1-316]"
       iex> Context.Recall.recall(context, "1.1-316", lines: 2)
       {:ok, "def a, do: :ok\\ndef a, do: :ok\\n[lines 1 to 2 of 100]"}
 
@@ -27,9 +27,12 @@ defmodule AshAgent.Context.Recall do
   | `17-431` | iteration 17 | in hits of a search |
   | `3..17-431` | iterations 3 to 17 | as a user message instead of a hidden range, and in the first line of a summary |
 
-  A note has at most about 20 tokens of `:o200k_base`; the tool's name and the argument in it are shortened to fit, and where there is
-  room, the result's first words follow: `[3 KB run: 3 tests, 1 failure, recall 4.1-512]`. A result that is shorter than its note is not cleared. The three digits are a checksum of the content. Handles survive
-  storage and forks; after a rewind, once other iterations have the same numbers, they are gone.
+  The note says what is there: which kinds of facts a result has most of, and its first words, as in
+  `[3 KB run mix test: 12 paths, 2 errors, Compiling 4 files, recall 4.1-512]`. It has at most about 20 tokens of `:o200k_base`, and one more for each 256 bytes
+  of the result, up to 12; the tool's name and the argument are shortened to fit, and so is the rest. Facts are counted once for a result, as
+  far as its first 64 KB: `40+ paths` says that more may follow. The note of hidden iterations counts those of their results, and the note in a
+  result that is cut to at least 1,000 bytes counts those of all of it. A result that is shorter than its note is not cleared. The three digits are a checksum of the
+  content. Handles survive storage and forks; after a rewind, once other iterations have the same numbers, they are gone.
 
   The view's masks apply here too: masked text is neither read nor found.
 

@@ -37,8 +37,8 @@ defmodule AshAgent.Context.RecallTest do
       context = reading(3) |> Recall.put_recall(true) |> View.clear_tool_results(keep: 1)
 
       assert [first, second, shown] = results(context)
-      assert first =~ ~r/^\[2 KB read_file lib\/f1.ex, recall 1.1-[0-9]{3}\]$/
-      assert second =~ ~r/^\[2 KB read_file lib\/f2.ex, recall 2.1-[0-9]{3}\]$/
+      assert first =~ ~r/^\[2 KB read_file lib\/f1.ex: line 1 of file, recall 1.1-[0-9]{3}\]$/
+      assert second =~ ~r/^\[2 KB read_file lib\/f2.ex: line 1 of file, recall 2.1-[0-9]{3}\]$/
       assert shown == file(3)
       assert Recall.recall(context, handle(first)) == {:ok, file(1)}
       assert Recall.recall(context, handle(second)) == {:ok, file(2)}

@@ -7,13 +7,11 @@ use crate::log::message::Message;
 use crate::tokens::Method;
 use crate::value::cost::Cost;
 use crate::value::Size;
+use crate::view::facts::FACTS;
 use crate::view::View;
 
 /// An exact count takes at worst so many times as long as an estimate.
 const EXACT: usize = 128;
-
-/// Finding the facts of a text takes so many times as long as copying it.
-const FACTS: usize = 30;
 
 /// A search reads a text up to so many times, word by word.
 const SEARCHES: usize = 10;
@@ -52,8 +50,8 @@ impl Context {
     pub fn view_cost(&self) -> Cost {
         let walked = Cost::steps(self.count_iterations()).plus(self.append_cost());
         match self.view() {
-            Some(view) if view.index > 0 => walked.plus(self.receipt_cost()),
-            Some(view) if view.recall || view.pins().is_some() => walked.plus(self.recall_cost()),
+            Some(view) if view.index > 0 || view.recall => walked.plus(self.receipt_cost()),
+            Some(view) if view.pins().is_some() => walked.plus(self.recall_cost()),
             _ => walked,
         }
     }
@@ -73,7 +71,8 @@ impl Context {
     /// Returns the cost of [`Context::receipt`]: every text is read twice, once for its facts.
     #[must_use]
     pub fn receipt_cost(&self) -> Cost {
-        self.recall_cost().times(FACTS)
+        let found = Cost::from(self.size()).times(FACTS);
+        found.plus(self.looks_cost().times(2))
     }
 
     /// Returns the cost of [`Context::put_masks`] with compiled masks: notes, summaries and prompt blocks are compared with all texts.
@@ -108,9 +107,10 @@ impl Context {
     #[must_use]
     pub fn messages_cost(&self) -> Cost {
         let handed_out = Cost::handing_out(self.size());
-        match self.view().is_some_and(|view| view.masks().is_some()) {
-            true => handed_out.plus(Cost::from(self.size())), // masking reads all texts
-            false => handed_out,
+        match self.view() {
+            Some(view) if view.tells_facts() => handed_out.plus(self.looks_cost()),
+            Some(view) if view.masks().is_some() => handed_out.plus(Cost::from(self.size())), // masking reads all texts
+            _ => handed_out,
         }
     }
 

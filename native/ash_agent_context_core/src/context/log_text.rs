@@ -8,7 +8,7 @@ use crate::log::exchange::Entry;
 use crate::log::message::{Message, Outcome, Output, Role, Status};
 use crate::log::part::{Content, Part};
 use crate::value::{json, letters, wording, Value};
-use crate::view::masks::Masks;
+use crate::view::masks::{each_in_row, Masks};
 use crate::view::recall_handle::RECALL;
 use crate::view::texts::{content_text, output_text, part_text};
 
@@ -126,6 +126,7 @@ impl<'a> LogText<'a> {
 }
 
 fn each_part(parts: &[Part], mut take: impl FnMut(&str)) {
+    each_in_row(parts, &mut take);
     let texts = parts.iter().filter_map(|part| part_text(&part.kind));
     texts.for_each(|text| take(&text));
 }

@@ -17,7 +17,7 @@ use crate::view::verdict::Verdict;
 
 /// The own words of notes and summaries, which hide nothing.
 const OWN: &str = "[Summary of iteration iterations 1 to 2 of this conversation, recall \n[Iteration 1 is hidden, recall \n\
-                   [Iterations 1 to 2 are hidden, recall \nfacts: \nAlso: \nNot in the conversation: \nsystem: \nuser: \n\
+                   [Iterations 1 to 2 are hidden: results with paths, addresses, ids, numbers, errors, exit codes, recall \nfacts: \nAlso: \nNot in the conversation: \nsystem: \nuser: \n\
                    assistant: \ncall: \ndecision: \nresult: ";
 
 /// A text after the system prompt, with its name.

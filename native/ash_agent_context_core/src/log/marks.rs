@@ -28,6 +28,14 @@ pub(crate) struct FactMark {
     pub at: (u32, u32),
 }
 
+/// How many different facts a text has, by the number of their kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FactCounts {
+    pub of: [u16; 8],
+    /// True if the text goes on behind what was read.
+    pub is_part: bool,
+}
+
 /// A word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WordMark {

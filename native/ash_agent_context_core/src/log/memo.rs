@@ -55,6 +55,15 @@ impl<T> Memo<T> {
     }
 }
 
+/// What is derived is equal where its data are.
+impl<T> PartialEq for Memo<T> {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Memo<T> {}
+
 impl<T: Copy> Memo<T> {
     /// Returns the value under this key, kept or made.
     pub fn value(&self, key: u64, make: impl Fn() -> T) -> T {

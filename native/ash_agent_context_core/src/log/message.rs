@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::log::call::{Places, ToolCall};
 use crate::log::late::Late;
+use crate::log::marks::FactCounts;
 use crate::log::memo::Memo;
 use crate::log::original::Original;
 use crate::log::part::{sum_parts, Content, Part, Place};
@@ -236,6 +237,8 @@ pub struct Outcome {
     /// nothing.
     text: Option<Box<str>>,
     size: Size,
+    /// What its text has, as each of some masks shows it.
+    pub(crate) facts: Memo<FactCounts>,
 }
 
 /// A result for the application and its form for the model.
@@ -290,6 +293,7 @@ impl Outcome {
             text: describe(status, &output),
             output,
             size: size.plus(Size::new(8, 0)),
+            facts: Memo::default(),
         }
     }
 

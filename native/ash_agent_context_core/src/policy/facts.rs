@@ -13,6 +13,7 @@ use crate::log::message::Status;
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
 use crate::view::masks::Masks;
+use crate::view::note;
 
 /// A name in a call's arguments has so many bytes.
 const NAMES: RangeInclusive<usize> = 3..=64;
@@ -343,7 +344,7 @@ pub(crate) fn keys(text: &str) -> HashSet<u64> {
 
 /// Adds the keys of one more text. A number is found by the words on either side of it, and a line as a whole.
 pub(crate) fn add_keys(text: &str, keys: &mut HashSet<u64>) {
-    each(text, |found| {
+    each(&note::without_counts(text), |found| {
         keys.insert(found.key);
         keys.extend(found.other);
     });

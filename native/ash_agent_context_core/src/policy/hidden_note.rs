@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
+use crate::log::marks::FactCounts;
 use crate::log::message::Message;
 use crate::policy::facts::{keys, Fact, Facts};
 use crate::tokens::Method;
@@ -75,7 +76,10 @@ impl Context {
             true => format!("Iteration {first} is"),
             false => format!("Iterations {first} to {last} are"),
         };
-        let recall = handle.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
+        let recall = handle.map_or_else(String::new, |handle| {
+            let told = self.tell_results(first, last);
+            format!("{told}, {RECALL} {handle}")
+        });
         let mut text = format!("[{range} hidden{recall}]");
         let user = match handle {
             Some(_) if !is_least => self.user_lines(first, last, &pinned),
@@ -89,6 +93,23 @@ impl Context {
             self.add_index(first, last, view.index, &mut text);
         }
         Some(Arc::new(note(first, last, text)))
+    }
+
+    /// Returns how many results a range has, and which facts are in them.
+    fn tell_results(&self, first: u64, last: u64) -> String {
+        let (mut counts, mut results) = (FactCounts::default(), 0);
+        for (_, said) in self.texts_between(first, last) {
+            if let (LogText::Result(_, _, outcome), false) = (said, said.is_recall()) {
+                counts.add(outcome.count_facts(self.masks()));
+                results += 1;
+            }
+        }
+        let told = counts.words().join(", ");
+        match (results, told.is_empty()) {
+            (0, _) | (_, true) => String::new(),
+            (1, _) => format!(": a result with {told}"),
+            _ => format!(": {results} results with {told}"),
+        }
     }
 
     /// Returns the pinned texts of a range.

@@ -1,9 +1,7 @@
 //! A piece of a long text: some of its lines, those that match a pattern, or its contents, which say where to read on.
 
-use std::collections::HashSet;
-
 use crate::error::Error;
-use crate::view::facts::{each, FactKind};
+use crate::log::marks::FactCounts;
 use crate::view::masks::compile;
 use crate::view::note;
 
@@ -155,16 +153,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// Returns which facts a text has most of, and its first words.
 fn tell(text: &str) -> String {
-    let mut keys = HashSet::new();
-    let mut counts = FactKind::ALL.map(|kind| (0, kind));
-    each(text, |found| {
-        let count = found.kind.and_then(|kind| counts.get_mut(kind as usize));
-        if let Some((count, _)) = count.filter(|_| keys.insert(found.key)) {
-            *count += 1;
-        }
-    });
-    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let most = counts.iter().filter(|(count, _)| *count > 0).take(3);
-    let most = most.map(|(count, kind)| format!("{count} {}, ", kind.name()));
-    most.chain([note::first_words(text)]).collect()
+    let mut told = FactCounts::of(text).words();
+    told.push(note::first_words(text));
+    told.join(", ")
 }

@@ -1,8 +1,11 @@
 //! The facts of texts: things that a model cannot make up, found by their shape. Receipts, indexes and checks of summaries
 //! all find them by this file, so they agree on which texts are facts.
 
-use std::hash::Hasher;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::log::marks::FactCounts;
 use crate::value::steps;
 use crate::value::word::words;
 
@@ -31,6 +34,9 @@ words! {
 /// A line that is a fact is cut after so many bytes.
 const LINE: usize = 200;
 
+/// Finding the facts of a text takes so many times as long as copying it.
+pub(crate) const FACTS: usize = 30;
+
 /// A word within so many bytes of a number belongs to it.
 const NEAR: usize = 16;
 
@@ -43,6 +49,12 @@ const ENDINGS: &str =
 /// Words that tell of an error.
 const ERRORS: &str =
     " err error errors exception fail failed failure fatal panic panicked traceback segfault enoent eacces abort aborted ";
+
+/// The facts of a text are counted in so many bytes, and told as at least so many where it is longer.
+const COUNTED: usize = 64 * 1024;
+
+/// So many kinds of facts are told.
+const KINDS: usize = 3;
 
 /// A piece of a text: a word, a number, a path.
 #[derive(Debug, Clone, Copy)]
@@ -331,6 +343,81 @@ pub(crate) fn each<'a>(text: &'a str, mut take: impl FnMut(Found<'a>)) {
             take(Found::new(kind, token.text, token.text, token.key()));
         }
         line.note(token);
+    }
+}
+
+impl FactCounts {
+    /// Counts the facts that a text has.
+    ///
+    /// # Complexity
+    /// O(text), up to [`COUNTED`] bytes of it
+    pub(crate) fn of(text: &str) -> Self {
+        let end = text.floor_char_boundary(COUNTED);
+        let mut counts = Self {
+            is_part: end < text.len(),
+            ..Self::default()
+        };
+        let mut keys: HashSet<u64, BuildHasherDefault<Hash>> = HashSet::default();
+        each(text.get(..end).unwrap_or_default(), |found| {
+            let of = found.kind.and_then(|kind| counts.of.get_mut(kind as usize));
+            if let Some(count) = of.filter(|_| keys.insert(found.key)) {
+                *count = count.saturating_add(1);
+            }
+        });
+        counts
+    }
+
+    /// Adds those of another text.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (count, more) in self.of.iter_mut().zip(other.of) {
+            *count = count.saturating_add(more);
+        }
+        self.is_part |= other.is_part;
+    }
+
+    pub(crate) fn has_more_than_numbers(self) -> bool {
+        let mut counts = self.of.into_iter().zip(FactKind::ALL);
+        counts.any(|(count, kind)| count > 0 && kind != FactKind::Number)
+    }
+
+    /// Returns the kinds that it has most of with their counts, in words. Numbers come last: most texts have some.
+    pub(crate) fn words(self) -> Vec<String> {
+        let counts = self.of.into_iter().zip(FactKind::ALL);
+        let mut counts: Vec<(u16, FactKind)> = counts.filter(|(count, _)| *count > 0).collect();
+        counts.sort_by_key(|(count, kind)| (*kind == FactKind::Number, Reverse(*count)));
+        let words = counts.into_iter().take(KINDS).map(|(count, kind)| {
+            let more = if self.is_part { "+" } else { "" };
+            let [one, many] = kind.words();
+            let name = if count == 1 { one } else { many };
+            format!("{count}{more} {name}")
+        });
+        words.collect()
+    }
+
+    /// Returns true for the words of one kind.
+    pub(crate) fn tell(words: &str) -> bool {
+        let Some((count, name)) = words.split_once(' ') else {
+            return false;
+        };
+        let count = count.trim_end_matches('+');
+        let mut kinds = FactKind::ALL.into_iter();
+        count.parse::<u64>().is_ok() && kinds.any(|kind| kind.words().contains(&name))
+    }
+}
+
+impl FactKind {
+    /// Returns its name in words, for one and for many.
+    const fn words(self) -> [&'static str; 2] {
+        match self {
+            Self::Path => ["path", "paths"],
+            Self::Address => ["address", "addresses"],
+            Self::Id => ["id", "ids"],
+            Self::Number => ["number", "numbers"],
+            Self::Error => ["error", "errors"],
+            Self::ExitCode => ["exit code", "exit codes"],
+            Self::Name => ["name", "names"],
+            Self::Decision => ["decision", "decisions"],
+        }
     }
 }
 

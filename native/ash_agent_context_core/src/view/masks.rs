@@ -173,7 +173,20 @@ impl Masks {
 
     /// Returns each part as it looks; `None` for a block that a mask would change, and for the other half of its pair.
     fn list_staying(&self, parts: &[Part]) -> Vec<Option<Part>> {
-        let masked: Vec<_> = parts.iter().map(|part| self.part(part)).collect();
+        let masked = stretches(parts).flat_map(|stretch| match stretch {
+            [part] => vec![self.part(part)],
+            _ => {
+                let texts = stretch
+                    .iter()
+                    .map(|part| part_words(part).unwrap_or_default());
+                let texts = self.texts_in_row(texts.map(letters::utf8).collect());
+                let parts = stretch.iter().zip(texts);
+                parts
+                    .map(|(part, text)| self.part_with(part, text))
+                    .collect()
+            }
+        });
+        let masked: Vec<_> = masked.collect();
         let stays: Vec<_> = masked.iter().map(Option::is_some).collect();
         let stays = whole_pairs(parts, &stays);
         let masked = masked.into_iter().zip(stays);
@@ -197,7 +210,48 @@ impl Masks {
 
     /// Returns the part as it looks; `None` for a provider's block that a mask would change: a provider only takes its own
     /// unchanged.
-    pub(crate) fn part(&self, given: &Part) -> Option<Part> {
+    pub(crate) fn part(&self, part: &Part) -> Option<Part> {
+        let masked = part_words(part).and_then(|bytes| self.text(bytes));
+        self.part_with(part, masked)
+    }
+
+    /// Returns the texts of parts in a row that are masked, as they look: a text may lie over several of them, and its replacement
+    /// stands where it begins.
+    fn texts_in_row(&self, mut texts: Vec<Cow<'_, str>>) -> Vec<Option<String>> {
+        let mut changed = vec![false; texts.len()];
+        for mask in &self.masks {
+            let all = texts.concat();
+            let found = mask.find_in_row(&texts, &all);
+            let mut found = found.into_iter().peekable();
+            let (mut start, mut masked) = (0, 0);
+            for (nth, text) in texts.iter_mut().enumerate() {
+                let end = start + text.len();
+                let mut at = masked.clamp(start, end);
+                let mut shown = String::new();
+                while let Some(found) = found.next_if(|found| found.nth == nth) {
+                    shown.push_str(all.get(at..found.start).unwrap_or_default());
+                    shown.push_str(&mask.replacement);
+                    (at, masked) = (found.end.min(end), found.end);
+                }
+                shown.push_str(all.get(at..end).unwrap_or_default());
+                if shown != **text {
+                    *text = shown.into();
+                    changed
+                        .iter_mut()
+                        .skip(nth)
+                        .take(1)
+                        .for_each(|one| *one = true);
+                }
+                start = end;
+            }
+        }
+        let texts = texts.into_iter().zip(changed);
+        texts
+            .map(|(text, is_changed)| is_changed.then(|| text.into_owned()))
+            .collect()
+    }
+
+    fn part_with(&self, given: &Part, masked: Option<String>) -> Option<Part> {
         // A new field with text for models or people is masked here, too.
         let Part {
             kind: _,
@@ -211,7 +265,7 @@ impl Masks {
         match &mut part.kind {
             PartKind::Text(bytes) => {
                 part.provider_metadata = self.metadata(part.provider_metadata.as_ref());
-                if let Some(text) = self.text(bytes) {
+                if let Some(text) = masked {
                     *bytes = text.into_bytes().into();
                     // Its recording still has the hidden words.
                     let metadata = part.provider_metadata.as_mut();
@@ -221,7 +275,7 @@ impl Masks {
                 }
             }
             PartKind::Thinking(bytes) => {
-                if let Some(text) = self.text(bytes) {
+                if let Some(text) = masked {
                     *bytes = text.into_bytes().into();
                     // Its signature is for the unmasked text.
                     part.provider_metadata = None;
@@ -363,6 +417,82 @@ impl Masks {
             }
         };
         text.map_or_else(|| value.clone(), |text| Value::text(&text))
+    }
+}
+
+impl Mask {
+    /// Returns what it hides in each of some texts, and what begins in one and ends in another, in the order of `all`.
+    fn find_in_row(&self, texts: &[Cow<'_, str>], all: &str) -> Vec<FoundInRow> {
+        let mut starts = Vec::with_capacity(texts.len());
+        let (mut found, mut start) = (Vec::new(), 0);
+        for (nth, text) in texts.iter().enumerate() {
+            found.extend(self.pattern.find_iter(text).map(|within| FoundInRow {
+                nth,
+                start: start + within.start(),
+                end: start + within.end(),
+            }));
+            starts.push(start);
+            start += text.len();
+        }
+        let over = self.pattern.find_iter(all).filter_map(|over| {
+            let after = starts.partition_point(|start| *start <= over.start());
+            let is_over = starts.get(after).is_some_and(|next| *next < over.end());
+            // What is hidden in each text already needs nothing more.
+            let from = found.partition_point(|one| one.end <= over.start());
+            let hidden = found.iter().skip(from).try_fold(over.start(), |at, one| {
+                (one.start <= at && at < over.end())
+                    .then_some(at.max(one.end))
+                    .ok_or(at)
+            });
+            let (Ok(hidden) | Err(hidden)) = hidden;
+            (is_over && hidden < over.end()).then_some(FoundInRow {
+                nth: after.saturating_sub(1),
+                start: over.start(),
+                end: over.end(),
+            })
+        });
+        let over: Vec<FoundInRow> = over.collect();
+        found.extend(over);
+        found.sort_by_key(|one| (one.start, one.nth));
+        found.dedup_by(|next, last| {
+            let is_same = next.start < last.end;
+            last.end = if is_same {
+                last.end.max(next.end)
+            } else {
+                last.end
+            };
+            is_same
+        });
+        found
+    }
+}
+
+/// What a mask hides in texts in a row.
+struct FoundInRow {
+    /// The number of the text in which it begins.
+    nth: usize,
+    start: usize,
+    end: usize,
+}
+
+/// Returns the words of a part that may go on in the next one.
+fn part_words(part: &Part) -> Option<&[u8]> {
+    match &part.kind {
+        PartKind::Text(bytes) | PartKind::Thinking(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// Returns parts with words that follow each other together, and others alone.
+fn stretches(parts: &[Part]) -> impl Iterator<Item = &[Part]> {
+    parts.chunk_by(|one, next| part_words(one).is_some() && part_words(next).is_some())
+}
+
+/// Calls a function with the words of parts that follow each other.
+pub(crate) fn each_in_row(parts: &[Part], mut take: impl FnMut(&str)) {
+    for stretch in stretches(parts).filter(|stretch| stretch.len() > 1) {
+        let texts: Vec<&[u8]> = stretch.iter().filter_map(part_words).collect();
+        take(&letters::utf8(&texts.concat()));
     }
 }
 

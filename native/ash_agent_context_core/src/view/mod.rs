@@ -10,7 +10,7 @@ pub mod cover;
 pub mod excerpt;
 pub mod facts;
 pub mod masks;
-mod note;
+pub(crate) mod note;
 pub mod pairs;
 pub mod pins;
 pub mod recall_handle;
@@ -29,6 +29,7 @@ use crate::log::message::{Message, Role};
 use crate::log::part::{Content, Part};
 use crate::value::{steps, Map, Size, Value};
 use crate::view::cover::{cover_over, Cover, Covers};
+use crate::view::facts::FACTS;
 use crate::view::masks::Masks;
 use crate::view::pins::Pins;
 use crate::view::recall_handle::{RecallHandle, RECALL};
@@ -195,8 +196,15 @@ impl View {
     /// Returns the cost of reading and copying texts as they look.
     #[must_use]
     pub fn cost(&self, size: Size) -> Size {
-        let times = self.masks().map_or(1, Masks::cost);
+        let facts = if self.tells_facts() { FACTS } else { 0 };
+        let times = facts + self.masks().map_or(1, Masks::cost);
         Size::new(size.terms, size.bytes.saturating_mul(times))
+    }
+
+    /// Returns true if notes in the place of results tell which facts these have.
+    #[must_use]
+    pub fn tells_facts(&self) -> bool {
+        self.recall && (self.cleared.is_some() || self.max_result_bytes.is_some())
     }
 
     /// Returns true if messages may look different from the log's.

@@ -1,6 +1,9 @@
 //! Notes for results that are not shown: what each was, in few tokens, and how to get it back.
 
+use std::borrow::Cow;
+
 use crate::log::call::ToolCall;
+use crate::log::marks::FactCounts;
 use crate::log::message::Outcome;
 use crate::tokens::Method;
 use crate::value::{letters, Value};
@@ -8,8 +11,17 @@ use crate::view::masks::Masks;
 use crate::view::recall_handle::{RecallHandle, RECALL};
 use crate::view::texts::output_text;
 
-/// A note may have so many tokens.
+/// A note may have so many tokens without what it tells of the text.
 const TOKENS: u64 = 20;
+
+/// What it tells may take so many more,
+const TELLS: u64 = 12;
+
+/// and one for so many bytes of the text.
+const BYTES: usize = 256;
+
+/// A note has so many bytes at most.
+const MOST: usize = 120;
 
 /// Fewer bytes of the first words tell nothing.
 const TELLING: usize = 8;
@@ -17,7 +29,8 @@ const TELLING: usize = 8;
 /// So many bytes of a name or an argument are looked at.
 const LONG: usize = 120;
 
-/// Returns `[12 KB read_file lib/a.ex, recall 17.2-431]`, with the first words of the result where there is room.
+/// Returns `[12 KB read_file lib/a.ex: 3 paths, 1 error, use Mix, recall 17.2-431]`: the facts that the result has most of and its
+/// first words, where there is room.
 pub(super) fn of_cleared(
     handle: RecallHandle,
     call: &ToolCall,
@@ -28,30 +41,102 @@ pub(super) fn of_cleared(
     let call = masked.as_ref().unwrap_or(call);
     let size = size(outcome.longest());
     let note = |what: &str| format!("[{size} {what}, {RECALL}");
+    let end = format!(" {handle}]");
     let room = TOKENS.saturating_sub(handle.tokens());
-    let fits = |what: &str| {
+    let fits_in = |what: &str, room: u64| {
         // So short an estimate may be two too low, five where letters stand at random, and of rare letters, which take
-        // up to three tokens, it sees one.
+        // up to three tokens, it sees one. A number has a token for the space before it and one for each three digits.
         let rare = what.chars().filter(|letter| !letter.is_ascii()).count();
-        let off = 2 + 3 * u64::from(is_random(what)) + 3 * rare as u64 + more_abbreviations(what);
-        Method::Estimate.text(note(what).as_bytes()) + off <= room
+        let words = || what.split(' ');
+        let random = words().filter(|word| is_random(word)).count();
+        let random = random.max(usize::from(is_random(what)));
+        let is_number = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
+        let numbers = words().filter(is_number).map(|word| 1 + word.len() / 4);
+        let off = 2 + 3 * (random + rare) + numbers.sum::<usize>();
+        let off = off as u64 + more_abbreviations(what);
+        let note = note(what);
+        note.len() + end.len() <= MOST && Method::Estimate.text(note.as_bytes()) + off <= room
     };
+    let fits = |what: &str| fits_in(what, room);
     let name = one_line(call.name.as_str());
     let mut what = shorten(&name, fits);
     if what.len() == name.len() {
         let argument = argument(&call.arguments.value).unwrap_or_default();
-        let shown = shorten(&argument, |argument| fits(&format!("{name} {argument}")));
-        what = format!("{name} {shown}").trim_end().to_owned();
-        let words = first_words(&output_text(outcome, masks));
-        let ends = words.rmatch_indices(' ').map(|(end, _)| end);
-        let mut starts = std::iter::once(words.len()).chain(ends);
-        let start = starts.find_map(|end| {
-            let told = format!("{what}: {}", words.get(..end)?);
-            (shown == argument && end >= TELLING && fits(&told)).then_some(told)
-        });
-        what = start.unwrap_or(what);
+        let argument = shorten(&argument, |argument| fits(&format!("{name} {argument}")));
+        what = format!("{name} {argument}").trim_end().to_owned();
     }
-    format!("{} {handle}]", note(what.trim_end()))
+    let more = TELLS.min((outcome.longest() / BYTES) as u64);
+    // A word that is cut takes up to three tokens more.
+    let cut = if what.ends_with("..") { 3 } else { 0 };
+    let room = (room + more).saturating_sub(cut);
+    let told = tell(outcome, masks, |told| {
+        fits_in(&format!("{what}: {told}"), room)
+    });
+    let told = told.map_or_else(String::new, |told| format!(": {told}"));
+    note(&format!("{what}{told}")) + &end
+}
+
+/// Returns which facts a result has most of, and its first words, as much as fits. Some words tell more than the number of
+/// numbers, and less than another kind of facts.
+fn tell(outcome: &Outcome, masks: Option<&Masks>, fits: impl Fn(&str) -> bool) -> Option<String> {
+    let facts = outcome.count_facts(masks);
+    let kinds = facts.words();
+    let least = usize::from(facts.has_more_than_numbers());
+    let most = (least..=kinds.len()).rev();
+    let most = most.map(|most| kinds.get(..most).unwrap_or_default().join(", "));
+    let told: Vec<String> = most.filter(|told| fits(told)).collect();
+    let words = first_words(&output_text(outcome, masks));
+    let ends = words.rmatch_indices(' ').map(|(end, _)| end);
+    let ends = std::iter::once(words.len()).chain(ends);
+    let ends: Vec<usize> = ends.filter(|end| *end >= TELLING).collect();
+    let with_words = told.iter().find_map(|told| {
+        let between = if told.is_empty() { "" } else { ", " };
+        let starts = ends.iter().filter_map(|end| words.get(..*end));
+        let starts = starts.map(|start| start.trim_end_matches([',', ';', ':', '.']));
+        let mut all = starts.map(|start| format!("{told}{between}{start}"));
+        all.find(|told| fits(told))
+    });
+    let told = with_words.or_else(|| told.into_iter().next());
+    told.filter(|told| !told.is_empty())
+}
+
+/// Returns a text without the counts of facts in the notes that it has: nobody said "2 errors" there.
+pub(crate) fn without_counts(text: &str) -> Cow<'_, str> {
+    let (before, begins) = (format!(", {RECALL} "), |line: &str| line.starts_with('['));
+    if !text.contains(&before) || !text.lines().any(begins) {
+        return text.into();
+    }
+    let lines =
+        text.split_inclusive('\n')
+            .map(|line| match line.contains(&before) && begins(line) {
+                true => line
+                    .split(", ")
+                    .map(without_count)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+                    .into(),
+                false => Cow::Borrowed(line),
+            });
+    lines.collect::<String>().into()
+}
+
+fn without_count(words: &str) -> &str {
+    let marks = [": ", " with ", " in all "].into_iter();
+    let ends = marks.filter_map(|mark| Some(words.rsplit_once(mark)?.1));
+    let end = ends.min_by_key(|end| end.len()).unwrap_or(words);
+    match FactCounts::tell(end) {
+        true => words.strip_suffix(end).unwrap_or_default(),
+        false => words,
+    }
+}
+
+impl Outcome {
+    /// Returns how many facts its text has, as masks show it; counted once.
+    pub(crate) fn count_facts(&self, masks: Option<&Masks>) -> FactCounts {
+        let key = masks.map_or(0, |masks| masks.key | 1);
+        let count = || FactCounts::of(&output_text(self, masks));
+        self.facts.value(key, count)
+    }
 }
 
 /// Returns true if capitals, digits, consonants or vowels follow each other as in no word.

@@ -27,6 +27,9 @@ const UNBOUND: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Distinguishes encodings of results that arrived for calls which are not sent.
 const APART: u64 = 0xd1b5_4a32_d192_ed03;
 
+/// The note in a result that is cut to fewer bytes does not tell which facts there are.
+const TOLD: usize = 1_000;
+
 /// The look of one iteration's messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Rendering<'a> {
@@ -357,9 +360,15 @@ impl<'a> Rendering<'a> {
         let masked = masked.map(|output| Outcome::new(outcome.status, output));
         let seen = masked.as_ref().unwrap_or(outcome);
         if seen.longest() > self.most && !self.is_pinned(slot) {
+            let handle = handle();
+            let told = handle.filter(|_| self.most >= TOLD).map(|_| {
+                let facts = outcome.count_facts(self.masks).words();
+                facts.join(", ")
+            });
             let shortening = TextCut {
                 most: self.most,
-                handle: handle(),
+                handle,
+                told: told.filter(|told| !told.is_empty()),
             };
             return Some(match &seen.output {
                 Output::Parts(parts) => Output::Parts(shortening.parts(parts)),
@@ -379,14 +388,17 @@ impl<'a> Rendering<'a> {
 struct TextCut {
     most: usize,
     handle: Option<RecallHandle>,
+    /// The facts of all of it.
+    told: Option<String>,
 }
 
 impl TextCut {
     fn note(&self, left_out: usize) -> String {
-        match self.handle {
-            None => format!("\n[... {left_out} bytes left out ...]\n"),
-            Some(handle) => format!("\n[... {left_out} bytes left out, {RECALL} {handle} ...]\n"),
-        }
+        let told = self.told.as_ref();
+        let told = told.map_or_else(String::new, |told| format!(", in all {told}"));
+        let recall = self.handle;
+        let recall = recall.map_or_else(String::new, |handle| format!(", {RECALL} {handle}"));
+        format!("\n[... {left_out} bytes left out{told}{recall} ...]\n")
     }
 
     /// Returns how many bytes stay at the beginning and at the end, beside the note. The beginning of a tool's output matters

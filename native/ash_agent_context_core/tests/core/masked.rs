@@ -642,3 +642,133 @@ fn a_block_is_compared_with_each_text_that_comes() {
         assert_eq!(system(&context), system(&store(&context)), "{way}");
     }
 }
+
+/// A part of a message: a text, or thinking with a signature.
+fn part((text, is_thought): &(String, bool)) -> Value {
+    let field = |name: &str, value: Value| (Value::atom(name), value);
+    let signed = Map::new(vec![
+        field("provider", Value::text("gemini")),
+        field("signature", Value::text("c2ln")),
+    ]);
+    let mut fields = vec![
+        field(
+            "type",
+            Value::text(if *is_thought { "thinking" } else { "text" }),
+        ),
+        field("text", Value::text(text)),
+    ];
+    fields.extend(is_thought.then(|| field("provider_metadata", Value::Map(signed))));
+    Value::Map(Map::new(fields))
+}
+
+/// Cuts a text into parts.
+fn cut(text: &str, cuts: &[(prop::sample::Index, bool)], thoughts: bool) -> Value {
+    let mut places: Vec<(usize, bool)> = cuts
+        .iter()
+        .map(|(at, is_thought)| {
+            (
+                text.floor_char_boundary(at.index(text.len() + 1)),
+                *is_thought,
+            )
+        })
+        .collect();
+    places.sort_unstable();
+    places.push((text.len(), false));
+    let mut start = 0;
+    let parts = places.into_iter().map(|(end, is_thought)| {
+        let piece = (text[start..end].to_owned(), is_thought && thoughts);
+        start = end;
+        part(&piece)
+    });
+    Value::List(parts.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_secret_is_masked_however_it_is_cut_into_parts(
+        said in words(20), cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..12),
+        chosen in 1..=u8::MAX, before in any::<bool>(), place in 0..3_usize,
+    ) {
+        let said = text(&said);
+        let mask = |context: &Context| change(context, &Step::Mask(chosen)).unwrap();
+        let start = conversation("Go");
+        let start = if before { mask(&start) } else { start };
+        let parts = |thoughts| cut(&said, &cuts, thoughts);
+        let context = match place {
+            0 => start.add_assistant_message(parts(true), Value::Nil, stamp()).unwrap(),
+            1 => start.add_assistant_message(Value::text("Yes?"), Value::Nil, stamp()).unwrap()
+                .add_user_message(parts(false), stamp()).unwrap(),
+            _ => {
+                let asked = answer(&start, "I look.", Some(("c1", "-"))).unwrap();
+                let result = Value::Tuple([Value::atom("ok"), parts(false)].into());
+                let given = Value::Tuple([Value::text("c1"), result].into());
+                asked.add_tool_results(Value::List([given].into()), stamp()).unwrap()
+            }
+        };
+        let context = mask(&context);
+        let shown: String = context.messages().flat_map(|shown| match shown.see().message() {
+            MessageRef::Added(message) => texts(&message.content),
+            MessageRef::Results(_, exchange) => {
+                let outcomes = exchange.slots().flatten();
+                outcomes.flat_map(|outcome| match &outcome.output {
+                    ash_agent_context_core::Output::Parts(parts) => texts(&Content::Parts(parts.clone())),
+                    ash_agent_context_core::Output::Value(_) => Vec::new(),
+                }).collect()
+            }
+        }).collect();
+        for [pattern, _] in pairs(chosen) {
+            let secret = Regex::new(&pattern).unwrap();
+            for found in secret.find_iter(&said) {
+                let found = found.as_str();
+                prop_assert!(!shown.contains(found), "{found} is in {shown}");
+            }
+        }
+        let other = store(&context);
+        prop_assert_eq!(messages(&context), messages(&other));
+    }
+}
+
+fn texts(content: &Content) -> Vec<String> {
+    use ash_agent_context_core::PartKind;
+    let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match content {
+        Content::None => Vec::new(),
+        Content::Text(text) => vec![words(text)],
+        Content::Parts(parts) => parts
+            .iter()
+            .filter_map(|part| match &part.kind {
+                PartKind::Text(text) | PartKind::Thinking(text) => Some(words(text)),
+                _ => None,
+            })
+            .collect(),
+    }
+}
+
+/// A replacement stands where the text began, and the signature of changed thinking goes.
+#[test]
+fn a_text_over_two_parts_gives_way_to_one_replacement() {
+    let parts = [
+        ("I keep sec", true),
+        ("ret4", true),
+        ("711 and secret5", false),
+        ("", false),
+    ];
+    let parts = parts.map(|(text, is_thought)| part(&(text.into(), is_thought)));
+    let said = Value::List(parts.to_vec().into());
+    let context = conversation("Go")
+        .add_assistant_message(said, Value::Nil, stamp())
+        .unwrap();
+    let masked = Masks::new([("secret[0-9]+".into(), "[x]".into())]).unwrap();
+    let masked = context.put_masks(masked, at());
+    let shown = masked.messages().last().unwrap().see();
+    let MessageRef::Added(message) = shown.message() else {
+        unreachable!("it is the answer")
+    };
+    assert_eq!(texts(&message.content), ["I keep [x]", "", " and [x]", ""]);
+    let Content::Parts(parts) = &message.content else {
+        unreachable!("it has parts")
+    };
+    assert!(parts.iter().all(|part| part.provider_metadata.is_none()));
+}

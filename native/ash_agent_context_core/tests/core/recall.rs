@@ -96,20 +96,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_note_has_at_most_20_tokens(
-        name in words(1, 3, "_"), argument in argument(), begins in argument(), size in 200..2_000_000_usize, before in 0..2_usize,
+    fn a_note_has_at_most_20_tokens_and_12_to_tell_what_is_there(
+        name in words(1, 3, "_"), argument in argument(), begins in argument(), facts in proptest::collection::vec(telling(), 0..30),
+        size in 200..2_000_000_usize, before in 0..2_usize,
     ) {
         let mut context = start();
         for number in 0..before * 120 {
             context = call(&context, &number.to_string(), "ls", "{}", "a");
         }
         let arguments = json::write(&map(vec![("path", Value::text(&argument)), ("limit", Value::Int(10))]));
-        let result = format!("{begins} {}", "x".repeat(size % 20_000 + 200));
+        let result = format!("{begins} {}{}", facts.concat(), "x".repeat(size % 4_000 + 200));
         let context = call(&context, "last", &name, &arguments, &result);
         let context = context.put_recall(true, at(9)).clear_tool_results(0, "-", at(9));
         let note = results(&context).pop().unwrap();
         prop_assert!(note.starts_with('[') && note.ends_with(']'), "{note}");
-        prop_assert!(tokens(&note) <= 20, "{} tokens: {note}", tokens(&note));
+        let most = 20 + (result.len() as u64 / 256).min(12);
+        prop_assert!(tokens(&note) <= most && note.len() <= 120, "{} tokens, not {most}: {note}", tokens(&note));
         let handle = note.trim_end_matches(']').rsplit(' ').next().unwrap();
         prop_assert_eq!(context.recall(handle, &WHOLE).unwrap(), result);
     }
@@ -536,10 +538,92 @@ fn a_note_has_the_first_words_where_there_is_room() {
         .put_recall(true, at(9))
         .clear_tool_results(0, "-", at(9));
     let note = results(&context).pop().unwrap();
-    assert!(note.starts_with("[514 bytes run: 3 tests"), "{note}");
+    assert!(
+        note.starts_with("[514 bytes run: 3 tests, recall"),
+        "{note}"
+    );
     let masks = Masks::new([("[0-9] tests".into(), "[x]".into())]).unwrap();
     let note = results(&context.put_masks(masks, at(9))).pop().unwrap();
     assert!(!note.contains("tests"), "{note}");
+}
+
+/// They are counted once, stay the same in every later request, and what a mask hides is not counted.
+#[test]
+fn notes_tell_which_facts_their_texts_have() {
+    let lines = "lib/a.ex is read\nlib/b.ex is read\n12 errors are left\nerror: no such table\n";
+    let result = format!("{lines}{}", "and more of it. ".repeat(400));
+    let context = call(&start(), "a", "run", "{}", &result);
+    let said = context.add_assistant_message(Value::text("Done."), Value::Nil, Stamp::at(at(4)));
+    let next = said
+        .unwrap()
+        .add_user_message(Value::text("Next"), Stamp::at(at(5)));
+    let context = next.unwrap().put_recall(true, at(9));
+    let cleared = context.clear_tool_results(0, "-", at(9));
+    let note = &results(&cleared)[0];
+    let told = "[6 KB run: 2 paths, 1 error, lib/a.ex is read";
+    assert!(note.starts_with(told), "{note}");
+    let later = call(
+        &cleared,
+        "b",
+        "read",
+        r#"{"path":"left"}"#,
+        "12 errors are left",
+    );
+    assert_eq!(&results(&later)[0], note);
+    assert_eq!(&results(&reload(&later))[0], note);
+    let masked = |context: &Context, pattern: &str| {
+        context.put_masks(Masks::new([(pattern.into(), "x".into())]).unwrap(), at(9))
+    };
+    let note = &results(&masked(&cleared, "lib/[a-z.]+"))[0];
+    let is_masked = note.starts_with("[6 KB run: 1 error, ") && !note.contains("path");
+    assert!(is_masked, "{note}");
+    assert_eq!(
+        &results(&masked(&masked(&cleared, "lib/[a-z.]+"), "zzz"))[0],
+        &results(&cleared)[0]
+    );
+    let cut = &results(&context.put_max_result_bytes(Some(1_500), at(9)))[0];
+    let told = " bytes left out, in all 2 paths, 1 error, 1 number, recall 1.1-";
+    assert!(cut.contains(told) && cut.len() <= 1_500, "{cut}");
+    let hidden = context.keep_last_iterations(1, at(9));
+    let told =
+        "[Iterations 1 to 2 are hidden: a result with 2 paths, 1 error, 1 number, recall 1..2-";
+    assert!(shown(&hidden).starts_with(told), "{}", shown(&hidden));
+    // Nobody said "2 paths".
+    for view in [&cleared, &hidden] {
+        let two = call(
+            &start(),
+            "a",
+            "run",
+            "{}",
+            &format!("2 paths, 1 error, {result}"),
+        );
+        let receipt = two
+            .put_recall(true, at(9))
+            .clear_tool_results(0, "-", at(9))
+            .receipt(99);
+        assert!(receipt.facts.iter().any(|fact| &*fact.text == "2 paths"));
+        assert_eq!(
+            view.receipt(99)
+                .count_of(FactKind::Number, FactState::Visible),
+            0
+        );
+    }
+    // Of a long text, as many as there are at least.
+    let long = call(
+        &start(),
+        "a",
+        "run",
+        "{}",
+        &"lib/a.ex and so on. ".repeat(9_000),
+    );
+    let long = long
+        .put_recall(true, at(9))
+        .clear_tool_results(0, "-", at(9));
+    assert!(
+        results(&long)[0].starts_with("[180 KB run: 1+ path"),
+        "{}",
+        results(&long)[0]
+    );
 }
 
 /// Whoever follows what an answer says, without a word to search for, reads everything within four calls.
@@ -595,7 +679,7 @@ fn contents_say_what_is_in_a_part() {
         )
         .unwrap();
     assert!(
-        contents.starts_with("opened") && contents.contains("\n[from 820: 2 path, and so on"),
+        contents.starts_with("opened") && contents.contains("\n[from 820: 2 paths, and so on"),
         "{contents}"
     );
 }
