@@ -40,7 +40,17 @@ defmodule AshAgent.Context.Audit do
   use AshAgent.Arguments, provider: {:in, AshAgent.Context.Requests.providers()}
 
   alias AshAgent.{Context, Prices}
-  alias AshAgent.Context.{Enhancer, Error, Native, Options, Rent, Reply, Requests}
+
+  alias AshAgent.Context.{
+    Enhancer,
+    Error,
+    Native,
+    Options,
+    PreparedRequest,
+    Rent,
+    Reply,
+    Requests
+  }
 
   import AshAgent.Context.Requests, only: [is_provider: 1]
 
@@ -258,8 +268,8 @@ defmodule AshAgent.Context.Audit do
   result that the request before had not, one of the view, and the version of the package. So it is known later whether
   a request that is made again from the log is the one that was sent, see `replay/1`, and `AshAgent.Context.Audit.account/2` blames the provider for an unread
   cache only then.
-  `AshAgent.Runtime` does this for the package's clients. Takes the options of `AshAgent.Context.request/3`. If everything is encoded, it costs O(1)
-  for each piece.
+  `AshAgent.Runtime` does this for the package's clients. Takes the options of `AshAgent.Context.request/3`, or an
+  `AshAgent.Context.PreparedRequest` with them in the place of the provider. If everything is encoded, it costs O(1) for each piece.
 
   ## Examples
 
@@ -269,14 +279,17 @@ defmodule AshAgent.Context.Audit do
       true
   """
   @doc since: "0.1.0"
-  @spec put_sent(Context.t(), Context.provider(), keyword()) ::
+  @spec put_sent(Context.t(), Context.provider() | PreparedRequest.t(), keyword()) ::
           {:ok, Context.t()} | {:error, Error.t()}
-  def put_sent(%Context{} = context, provider, opts \\ []) when is_provider(provider),
+  def put_sent(context, provider, opts \\ [])
+
+  def put_sent(%Context{} = context, provider, opts) when is_provider(provider),
     do: note_sent(context, Requests.checked_options(provider, opts))
 
-  @doc false
-  # With options that were checked before.
-  def note_sent(%Context{ref: ref} = context, options),
+  def put_sent(%Context{} = context, %PreparedRequest{options: options}, []),
+    do: note_sent(context, options)
+
+  defp note_sent(%Context{ref: ref} = context, options),
     do: ref |> Native.context_note_sent(options) |> Reply.put(context)
 
   @doc """
@@ -451,13 +464,6 @@ defmodule AshAgent.Context.Audit do
       cost: sum(requests, & &1.cost),
       avoidable: sum(requests, & &1.avoidable)
     }
-  end
-
-  @doc false
-  # Returns the last of the requests of an iteration, or `nil`.
-  def last_request(%Context{ref: ref}, prices, model, number) do
-    terms = Prices.terms_or_nil(prices)
-    ref |> Native.context_account(terms, model, number) |> Reply.ok!() |> List.last()
   end
 
   defp sum(requests, number) do

@@ -28,8 +28,6 @@ defmodule AshAgent.Context.HandleTest do
       forecast: [:anthropic],
       get_response_id: [],
       get_request: [1],
-      last_request: [[], nil, 1],
-      note_sent: [%{}],
       put_request: [%{}, nil],
       put_sent: [:anthropic],
       replay: []

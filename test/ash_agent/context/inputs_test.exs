@@ -130,6 +130,16 @@ defmodule AshAgent.Context.InputsTest do
     end
   end
 
+  test "a prepared request is noted as its options are" do
+    context = Context.new("Hi", system_prompt: "S", at: @at)
+    opts = [model: "m", cache: :auto]
+    {:ok, prepared} = Context.PreparedRequest.new(:anthropic, [body: %{max_tokens: 5}] ++ opts)
+    {:ok, by_options} = Context.Audit.put_sent(context, :anthropic, opts)
+    {:ok, by_prepared} = Context.Audit.put_sent(context, prepared)
+    assert Context.dump(by_prepared) == Context.dump(by_options)
+    assert_raise ArgumentError, fn -> Context.Audit.put_sent(context, prepared, opts) end
+  end
+
   test "the conversation can be had as it was asked, with the view of then" do
     sent = fn context -> elem(Context.Audit.put_sent(context, :anthropic), 1) end
     context = Context.new("Hi", system_prompt: "S", at: @at) |> sent.() |> answer("1")

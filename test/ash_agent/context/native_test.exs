@@ -35,6 +35,23 @@ defmodule AshAgent.Context.NativeTest do
     end
   end
 
+  test "makes a type where it is asked for, unless that may take long" do
+    schema = fn field -> %{"type" => "object", "properties" => %{"a" => field}} end
+    many = fn count -> Map.new(1..count, &{"a#{&1}", %{"type" => "string"}}) end
+
+    for {schema, here?} <- [
+          {schema.(%{"type" => "string"}), true},
+          {%{"type" => "object", "properties" => many.(10)}, true},
+          {%{"type" => "object", "properties" => many.(100)}, false},
+          {schema.(%{"type" => "string", "description" => String.duplicate("a", 7_000)}), false},
+          {schema.(%{"type" => "string", "pattern" => "a+"}), false},
+          {schema.(%{type: :array, items: [%{anyOf: [%{pattern: "a+"}]}]}), false},
+          {schema.(%{"type" => "object", "patternProperties" => %{"^a" => %{}}}), false}
+        ] do
+      assert match?({:ok, _type}, Native.answer_type_normal(schema)) == here?
+    end
+  end
+
   defp reason(fun) do
     fun.()
   catch

@@ -154,6 +154,9 @@ defmodule AshAgent.LLM.Client do
     opts = Options.validate!(opts, schema)
     if opts[:model] == "", do: refuse(client, ":model, the name of a model as text")
 
+    if Keyword.has_key?(opts[:request], :body),
+      do: refuse(client, "the fields of the body in :body, not in :request")
+
     opts =
       opts
       |> Keyword.put(:api_key, hide(client, :api_key, opts[:api_key]))

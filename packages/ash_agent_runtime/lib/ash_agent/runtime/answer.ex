@@ -89,9 +89,7 @@ defmodule AshAgent.Runtime.Answer do
     due = if answer.since, do: answer.since + answer.run.on_change_interval, else: :infinity
     shown = (answer.follow && answer.follow.due) || :infinity
 
-    [answer.deadline, due, shown, answer.heard + @silence]
-    |> Enum.map(&Deadline.left/1)
-    |> Enum.min()
+    [answer.deadline, due, shown, answer.heard + @silence] |> Enum.min() |> Deadline.left()
   end
 
   # Nobody should have to watch a still cursor.

@@ -8,8 +8,6 @@ defmodule AshAgent.Runtime.ModelCall do
   alias AshAgent.Runtime.{Answer, Bounds, Events, Output, Overflow, Run, Shape, TypedAnswer}
   alias AshAgent.Runtime.Spent
 
-  import AshAgent.Context.Requests, only: [checked_options: 2]
-
   @broken_off "interrupted: the answer broke off"
 
   @doc "Asks the model. Stops the run if its answer ends the turn."
@@ -116,14 +114,17 @@ defmodule AshAgent.Runtime.ModelCall do
     # The default needs no check.
     keep = if run.request_notes == :whole, do: [], else: [keep: run.request_notes]
     context = Context.Audit.put_request(run.context, fields, tools, keep)
-    encoding = with {provider, opts} <- LLM.encoding(run.llm), do: checked_options(provider, opts)
+    encoding = with {provider, opts} <- LLM.encoding(run.llm), do: prepare(provider, opts)
     %{run | context: Output.mark(run.output, context), noted?: true, encoding: encoding}
   end
+
+  defp prepare(provider, opts),
+    do: with({:ok, prepared} <- Context.PreparedRequest.new(provider, opts), do: prepared)
 
   # An impossible request fails where it is made. A schema that goes with the system prompt is in the note of the request's fields.
   defp note_sent(run) do
     with %{} = encoding <- run.encoding,
-         {:ok, context} <- Context.Audit.note_sent(run.context, encoding) do
+         {:ok, context} <- Context.Audit.put_sent(run.context, encoding) do
       %{run | context: context}
     else
       _error_or_nil -> run
@@ -238,11 +239,11 @@ defmodule AshAgent.Runtime.ModelCall do
 
   # Emitted for each request but the first of its kind, and where the provider reports on it.
   defp tell_cache(run, context) do
-    number = run.context.current_iteration
+    opts = [since: run.context.current_iteration, prices: run.prices, model: run.model]
+    %{requests: requests} = Context.Audit.account(context, opts)
 
     with %{predicted: predicted, diagnosis: diagnosis} = last
-         when last.verdict != :first or diagnosis != nil <-
-           Context.Audit.last_request(context, run.prices, run.model, number) do
+         when last.verdict != :first or diagnosis != nil <- List.last(requests) do
       measured = %{predicted: predicted, read: last.usage[:cached_tokens] || 0}
       money = Map.take(last, [:cost, :avoidable])
       measured = for {name, value} when value != nil <- money, into: measured, do: {name, value}

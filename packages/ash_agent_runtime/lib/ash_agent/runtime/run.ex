@@ -61,7 +61,7 @@ defmodule AshAgent.Runtime.Run do
   #   * `paused?` - true if somebody has paused the turn, so that it goes no further than to its next step
   #   * `ended?` - true if the store has been told how the turn ended
   #   * `noted?` - true if the context has the inputs of requests beside messages
-  #   * `encoding` - the options with which a client encodes all requests, checked once, or `nil`
+  #   * `encoding` - how a client encodes all requests, as an `AshAgent.Context.PreparedRequest`, or `nil`
   #   * `model_process` - the model's process, see `AshAgent.Runtime.Model`, or `nil`
   #   * `requested_at` - the time of the request to the model, in microseconds since 1970
   #   * `last` - the last message of the iteration that the run began with, or `nil`
@@ -152,7 +152,7 @@ defmodule AshAgent.Runtime.Run do
     }
 
     run = opening |> Map.take(@opening) |> Map.merge(own)
-    struct(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
+    struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
   end
 
   # The exact number does not matter if it is too far back to continue.

@@ -443,6 +443,12 @@ defmodule AshAgent.LLM.ClientsTest do
       assert {{:ok, %{state: :complete}}, _} = collect(llm)
     end
 
+    test "has the fields of its request in one option" do
+      assert_raise ArgumentError, ~r/the body in :body, not in :request/, fn ->
+        LLM.OpenAICompatible.new(model: "m", request: [body: %{seed: 1}])
+      end
+    end
+
     test "cannot be had from a function" do
       assert_raise ArgumentError, ~r/cannot stream/, fn ->
         LLM.stream(fn _ -> {:ok, %{}} end, Context.new("Hi"), fn _ -> :ok end)

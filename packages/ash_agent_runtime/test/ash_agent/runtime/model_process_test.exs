@@ -235,9 +235,9 @@ defmodule AshAgent.Runtime.ModelProcessTest do
 
       for n <- 1..100 do
         text = "#{n} "
-        assert_receive {:heard, ^text}, 1_000
+        assert_receive {:heard, ^text}, 5_000
         # As many as are on their way at most, and the one that waits to be.
-        if n == 1, do: assert_receive({:fed, 16})
+        if n == 1, do: assert_receive({:fed, 16}, 5_000)
         {:messages, messages} = Process.info(self(), :messages)
         refute Enum.any?(messages, &match?({:fed, far} when far > n + 16, &1))
         assert {:message_queue_len, waiting} = Process.info(run.pid, :message_queue_len)
@@ -296,9 +296,9 @@ defmodule AshAgent.Runtime.ModelProcessTest do
 
       llm = client(fn _number -> pieces(100) end)
       run = spawn(fn -> run(llm, stream: true, on_event: hear, supervisor: supervisor) end)
-      assert_receive {:asked, pid, _body}
-      assert_receive :hears
-      assert_receive {:fed, 16}
+      assert_receive {:asked, pid, _body}, 5_000
+      assert_receive :hears, 5_000
+      assert_receive {:fed, 16}, 5_000
       assert Process.alive?(pid)
       Process.exit(run, :kill)
       assert Wait.until(fn -> not Process.alive?(pid) end)
@@ -318,13 +318,13 @@ defmodule AshAgent.Runtime.ModelProcessTest do
       llm = client(fn number -> if number == 1, do: hang, else: pieces(2) end)
       session = start_supervised!({AshAgent.Session, llm: llm})
       turn = Task.async(fn -> AshAgent.Session.prompt(session, "Look") end)
-      assert_receive {:asked, one, _body}
-      assert_receive :hangs
+      assert_receive {:asked, one, _body}, 5_000
+      assert_receive :hangs, 5_000
       AshAgent.Session.cancel(session)
       assert {:error, _cancelled} = Task.await(turn)
       assert Wait.until(fn -> not Process.alive?(one) end)
       assert {:ok, %{output: "1 2 "}} = AshAgent.Session.prompt(session, "Again")
-      assert_receive {:asked, two, body}
+      assert_receive {:asked, two, body}, 5_000
       assert one != two
       assert body =~ "Again"
     end
