@@ -196,7 +196,7 @@ def main():
 
     try:
         for contestant in contestants:
-            for command in ["turns 10", "turns 50"]:
+            for command in ["turns 10", "turns 50"] if tasks else []:
                 measure(contestant, command, 1, warm, stats)
         measured = {}
         for _ in range(rounds):
@@ -206,6 +206,8 @@ def main():
                     measured.setdefault((command, contestant.name), []).append(found)
         memory = [contestant.memory() for contestant in contestants]
         stored = {contestant.name: [] for contestant in contestants}
+        for contestant in contestants if does_save else []:
+            measure_saves(contestant, 2, 3)
         for _ in range(rounds if does_save else 0):
             for contestant in contestants:
                 stored[contestant.name].append(measure_saves(contestant, saves, appends))

@@ -21,6 +21,23 @@ defmodule AshAgent.Store.Conformance.Conversations do
     assert {:error, :exists} = Store.create(store, context)
   end
 
+  check "comes back with the text of its calls, byte for byte", %{store: store} do
+    text = String.duplicate("x", 100)
+
+    for arguments <- [
+          ~s({"zulu":"#{text}","b":{"d":1,"c":[{"f":2,"e":":x"}]},"aa":1.5}),
+          ~s({"zulu": "#{text}", "b": {"d": 1, "c": ["é"]}, "aa": 1.50}),
+          ~s({"zulu": "#{text}", "b": {"d": 1, "c": 12345678901234567890123}, "aa": null})
+        ] do
+      call = %{id: "a", name: "write", arguments: arguments}
+      context = Context.add_assistant_message(Context.new("x", id: new_id()), nil, [call])
+      create!(store, context)
+      {:ok, kept} = Store.fetch(store, context[:id])
+      assert Context.equal?(kept.value, context)
+      assert Context.to_snapshot(kept.value) == Context.to_snapshot(context)
+    end
+  end
+
   check "comes back equal after any operations", %{store: store} do
     each_case("conversations", 12, fn ->
       context = Context.new("0", id: new_id())
