@@ -160,7 +160,8 @@ defmodule AshAgent.MCP.HTTP do
           send_on(Connection.answer_fault(link, id, :error, words), state)
         end
 
-        :ets.delete(link.table, {:post, id})
+        # The connection may have ended meanwhile, and its table with it.
+        ToolExecutor.call_guarded(fn -> :ets.delete(link.table, {:post, id}) end)
       end)
 
     if id, do: Connection.put(link, {:post, id}, pid)
