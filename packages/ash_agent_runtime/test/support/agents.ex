@@ -42,6 +42,9 @@ defmodule AshAgent.TestSupport.Agents do
       %{content: [%{tool_use_id: "q", content: answer} | _]} ->
         {:ok, %{content: "#{answer} #{node()}"}}
 
+      %{content: "who" <> _} ->
+        {:ok, %{tool_calls: [%{id: "w", name: "who", arguments: %{}}]}}
+
       %{content: "build" <> _} ->
         {:ok, %{tool_calls: [%{id: "b", name: "build", arguments: %{}}]}}
 

@@ -119,7 +119,9 @@ defmodule AshAgent.Door do
 
   Nothing of what a page says about the past is believed. Of a message that was said, its text and its files count, which are in the body
   (`data:`): nothing is fetched. Of a decision, the approval's id, the verdict and the reason count. The id stands for one call with the arguments that were
-  shown, so other arguments, another call, and a second answer are refused. Changed or repeated older messages are refused in words, unless `:rewind` allows them.
+  shown, so other arguments, another call, and a second answer are refused. A call that was started before its node died, and may have been carried out, is
+  asked about anew under another id, which no answer to the first one answers. Changed or repeated older messages are refused in words, unless `:rewind` allows
+  them.
 
   An error has a kind and an id, `{"error": {"kind": "busy", "id": "…"}}`, and the log has the same id. In a stream it is `kind (id)`.
 

@@ -4,8 +4,9 @@ defmodule AshAgent.DoorTest do
   import AshAgent.Door.Asks
 
   alias AshAgent.Context.JSON
-  alias AshAgent.{Context, Door, Sessions}
-  alias AshAgent.Door.Play
+  alias AshAgent.{Context, Door, Sessions, Store}
+  alias AshAgent.Door.{Play, Reader}
+  alias AshAgent.TestSupport.WatchedStore
 
   @moduletag :capture_log
 
@@ -542,6 +543,58 @@ defmodule AshAgent.DoorTest do
       assert refused(door, say("ada-1", "hello", "m2")) == {409, "paused"}
       assert {200, _, _} = Door.call(door, request("POST", ["ada-1", "stop"]))
       assert text(chunks(door, say("ada-1", "hello", "m2"))) == "Hello, Ada!"
+    end
+  end
+
+  describe "a call that was started before its session died" do
+    for protocol <- [:ai_sdk, :ag_ui] do
+      @tag protocol: protocol
+      test "is asked about anew, and no earlier answer answers that (#{protocol})", %{
+        protocol: protocol,
+        name: name
+      } do
+        {:ok, kept} = Store.SQLite.open(":memory:")
+        test = self()
+
+        hold = fn
+          :after, :start -> send(test, {:started, self()}) && receive(do: (:go -> :ok))
+          _moment, _name -> :ok
+        end
+
+        name = Module.concat(name, Killed)
+        store = WatchedStore.new(kept, hold)
+        {:ok, _} = Play.sessions(name, store: store, restore_context: &{:ok, &1})
+        door = Play.door(name, port(), protocol: protocol)
+        answer = &ask(protocol, "ada-1", [{&1, true}])
+
+        steps = [[calls: [{"a", "clean_up", ~s({"path":"/a"})}]], [text: "Clean."]]
+        script = "script " <> Base.encode64(:erlang.term_to_binary(steps))
+        assert [first] = approvals(chunks(door, ask(protocol, "ada-1", script)))
+        assert Reader.warning(first) == ""
+
+        # Whoever has answered hears of the new question.
+        decided = Task.async(fn -> chunks(door, answer.(first)) end)
+        assert_receive {:started, _run}, 5_000
+        {:ok, session} = Sessions.fetch_session(name, "ada-1")
+        Process.exit(session, :kill)
+        told = Task.await(decided, 30_000)
+        assert [anew] = approvals(told)
+        assert anew != first
+        assert Reader.warning(anew) =~ "may have been carried out"
+        assert protocol == :ai_sdk or JSON.encode(told) =~ "started before"
+
+        for _ <- 1..2, do: assert(refused(door, answer.(first)) == {409, "not_waiting"})
+        assert {:paused, [%{id: "a"}]} = Sessions.status(name, "ada-1")
+
+        goes_on = Task.async(fn -> chunks(door, answer.(anew)) end)
+        assert_receive {:started, run}, 5_000
+        send(run, :go)
+        assert approvals(Task.await(goes_on, 30_000)) == []
+        for id <- [first, anew], do: assert({409, _kind} = refused(door, answer.(id)))
+        assert {:ok, [%{state: :unknown}, %{state: :ok}]} = Store.calls(kept, "ada-1")
+        {:ok, context} = Sessions.context(name, "ada-1")
+        assert %{content: "Clean."} = List.last(Context.to_messages(context))
+      end
     end
   end
 

@@ -103,10 +103,13 @@ defmodule AshAgent.MCP.KillsTest do
         update = &["tasks/update", %{"taskId" => id, "inputResponses" => &1}]
 
         # An answer that is sent again is not one to the new question.
-        if before = Process.put(:answers, answers) do
+        before = Process.put(:answers, answers)
+
+        if before != nil and Map.keys(before) != Map.keys(answers) do
           ask.(which, :ask, update.(before))
           task = ask.(which, :ask, ["tasks/get", %{"taskId" => id}])
-          assert task["result"]["inputRequests"] == requests
+          unavailable? = match?(%{"error" => %{"code" => -32_603}}, task)
+          assert unavailable? or task["result"]["inputRequests"] == requests
         end
 
         if ask.(which, :ask, update.(answers)) == :dead, do: ask.(:there, :ask, update.(answers))

@@ -12,6 +12,7 @@ defmodule AshAgent.Runtime.Authority do
   # Here it is an option of a run: `[]` for the session's own, `[runtime_context: map]`, or `gone/0`.
 
   alias AshAgent.Context
+  alias AshAgent.Context.UnknownAtom
   alias AshAgent.Runtime.{Late, Loop, Run, Sealed, ToolExecutor}
 
   @key "runtime_context"
@@ -75,6 +76,7 @@ defmodule AshAgent.Runtime.Authority do
 
   def recover(@gone, context, supervisor, opts, number) do
     with restore when is_function(restore, 1) <- opts[:restore_context],
+         :ok <- load_words(restore),
          %{} = message <- find_asked(context, number),
          ask = fn -> restore.(message[:metadata] || %{}) end,
          {:ok, {:ok, %{} = found}} when not is_struct(found) <-
@@ -86,6 +88,13 @@ defmodule AshAgent.Runtime.Authority do
   end
 
   def recover(known, _context, _supervisor, _opts, _number), do: known
+
+  # The atoms that it looks for in the metadata are those of its module, which this VM may not have loaded yet.
+  defp load_words(restore) do
+    {:module, module} = Function.info(restore, :module)
+    _loaded_or_not = Code.ensure_loaded(module)
+    :ok
+  end
 
   ## In the log
 
@@ -262,8 +271,16 @@ defmodule AshAgent.Runtime.Authority do
   def mark(metadata, [_ | _]), do: Map.put(metadata, :runtime_context, :given)
 
   @doc "Takes the mark off a message that was stored: then its `:authority` is gone."
-  def unmark(%{metadata: %{runtime_context: :given} = metadata} = message),
-    do: Map.merge(message, %{metadata: Map.delete(metadata, :runtime_context), authority: @gone})
+  def unmark(%{metadata: metadata} = message) do
+    case Enum.split_with(metadata, &mark?/1) do
+      {[], _own} -> Map.put(message, :authority, [])
+      {_mark, own} -> Map.merge(message, %{metadata: Map.new(own), authority: @gone})
+    end
+  end
 
-  def unmark(message), do: Map.put(message, :authority, [])
+  # Its words are atoms, and the message may have been read before this VM had them: nothing that is stored makes one.
+  defp mark?({key, value}), do: word?(key, :runtime_context) and word?(value, :given)
+
+  defp word?(%UnknownAtom{name: name}, word), do: name == Atom.to_string(word)
+  defp word?(term, word), do: term == word
 end

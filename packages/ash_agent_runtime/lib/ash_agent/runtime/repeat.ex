@@ -91,6 +91,25 @@ defmodule AshAgent.Runtime.Repeat do
       else: :pause
   end
 
+  # In the metadata of an iteration: by the ids of calls, the attempts whose outcome a person is asked about.
+  @anew "asked_anew"
+
+  @doc "Notes that a person has to decide about a call once more, since nobody knows how this attempt ended."
+  def note_anew(%{current_iteration: number} = context, id, attempt) do
+    noted = asked_anew(context)
+
+    if noted[id] == attempt,
+      do: context,
+      else: Context.put_iteration_metadata(context, number, @anew, Map.put(noted, id, attempt))
+  end
+
+  @doc "Returns these attempts of the current iteration, by the ids of their calls."
+  def asked_anew(%{current_iteration: number} = context) do
+    with %{metadata: %{@anew => %{} = noted}} <- Context.get_iteration(context, number),
+         do: noted,
+         else: (_none -> %{})
+  end
+
   @doc "Returns the time at which a call was approved, as text, or `nil`."
   def decided_at(context, id) do
     case Context.Calls.tool_call_status(context, id) == :approved &&

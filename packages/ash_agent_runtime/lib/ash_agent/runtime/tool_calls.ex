@@ -131,6 +131,8 @@ defmodule AshAgent.Runtime.ToolCalls do
         update_context(%{batch | run: run}, &add_result(&1, call.id, result))
 
       :pause ->
+        noted = Repeat.note_anew(run.context, call.id, attempt.attempt)
+        batch = if noted == run.context, do: batch, else: update_context(batch, fn _ -> noted end)
         %{batch | unknown: [call.id | batch.unknown]}
     end
   end

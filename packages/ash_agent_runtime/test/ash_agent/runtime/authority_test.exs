@@ -6,7 +6,7 @@ defmodule AshAgent.Runtime.AuthorityTest do
 
   alias AshAgent.{Context, Runtime, Session, Sessions, Store}
   alias AshAgent.LLM.Scripted
-  alias AshAgent.Runtime.{Error, SubAgent}
+  alias AshAgent.Runtime.{Authority, Error, SubAgent}
 
   @moduletag :capture_log
 
@@ -195,6 +195,24 @@ defmodule AshAgent.Runtime.AuthorityTest do
     end
 
     assert ran_as() == :nothing_ran
+  end
+
+  test "a message that waits is marked, also where the words of the mark are not known" do
+    unknown = &%Context.UnknownAtom{name: &1}
+    marked = Authority.mark(%{from: "ann"}, runtime_context: %{actor: "ann"})
+    assert marked == %{from: "ann", runtime_context: :given}
+
+    for key <- [:runtime_context, unknown.("runtime_context")],
+        value <- [:given, unknown.("given")] do
+      assert %{metadata: %{from: "ann"} = metadata, authority: authority} =
+               Authority.unmark(%{metadata: %{key => value, from: "ann"}})
+
+      assert {authority, map_size(metadata)} == {Authority.gone(), 1}
+    end
+
+    for own <- [%{}, %{from: "ann"}, %{runtime_context: "mine"}, %{"runtime_context" => :given}] do
+      assert Authority.unmark(%{metadata: own}) == %{metadata: own, authority: []}
+    end
   end
 
   test "nobody is looked for beside whom another message stands" do

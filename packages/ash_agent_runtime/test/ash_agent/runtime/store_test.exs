@@ -5,7 +5,7 @@ defmodule AshAgent.Runtime.StoreTest do
   import AshAgent.TestSupport.Runs, only: [drain: 1, results: 1]
 
   alias AshAgent.{Context, Runtime, Session, Store}
-  alias AshAgent.Runtime.{Error, Paused}
+  alias AshAgent.Runtime.{Error, Paused, Repeat}
   alias AshAgent.TestSupport.{PgSQL, WatchedStore}
 
   @down %Store.Error{reason: {:unavailable, :test}}
@@ -327,6 +327,7 @@ defmodule AshAgent.Runtime.StoreTest do
       opts = [llm: llm(1, ["a"]), approval: fn _, _ -> :ask end]
       assert {:paused, paused} = run(store, create(store), opts)
       assert {:ok, %{status: :paused}} = Store.fetch(store, "c")
+      assert Repeat.asked_anew(paused.context) == %{}
       approved = Context.Calls.approve_tool_call(paused.context, "a", by: "ann")
       claim = crash(store, paused.kept, [context: approved] ++ opts)
 
@@ -334,7 +335,11 @@ defmodule AshAgent.Runtime.StoreTest do
       assert {:paused, %Paused{unknown: ["a"], calls: [%{id: "a"}]} = paused} =
                run(store, claim, opts)
 
-      assert {:paused, %Paused{unknown: ["a"]}} = run(store, paused.kept, opts)
+      # This is another question, which is the same one for everybody.
+      assert {:ok, %{value: stored}} = Store.fetch(store, "c")
+      assert Repeat.asked_anew(stored) == %{"a" => 1}
+      assert {:paused, %Paused{unknown: ["a"]} = again} = run(store, paused.kept, opts)
+      assert again.context == paused.context
       assert effects() == []
 
       denied = Context.Calls.deny_tool_call(paused.context, "a", "it was done")

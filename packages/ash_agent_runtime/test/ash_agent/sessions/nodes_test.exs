@@ -5,7 +5,9 @@ defmodule AshAgent.Sessions.NodesTest do
 
   import AshAgent.TestSupport.Wait, only: [until: 1, until: 2]
 
-  alias AshAgent.TestSupport.{Agents, Nodes}
+  alias AshAgent.{Context, Store}
+  alias AshAgent.Runtime.Authority
+  alias AshAgent.TestSupport.{Agents, Asker, Nodes}
 
   @moduletag :tmp_dir
   @moduletag timeout: 300_000
@@ -85,6 +87,36 @@ defmodule AshAgent.Sessions.NodesTest do
       end
     end)
   end
+
+  test "a message that a dead node has left is answered as whoever sent it, by a node that has just begun",
+       %{tmp_dir: folder} = context do
+    {:ok, store} = Store.SQLite.open(Path.join(folder, "store.db"))
+
+    leave = fn id, metadata ->
+      {:ok, _kept} = Store.create(store, Context.new([], id: id))
+      metadata = Authority.mark(metadata, runtime_context: %{actor: "ann"})
+      {:ok, _id} = Store.enqueue(store, id, "who asks?", metadata: metadata)
+      {:ok, _claim} = Store.claim(store, id, owner: "dead", lease: 1)
+    end
+
+    # No module that has the words of the mark, or of whoever asked, is loaded there when the message is read.
+    for {restore, left} <- [
+          {&Agents.restore/1, %{"text" => %{"who" => "ann"}, "nobody" => %{}}},
+          {&Asker.restore/1, %{"atoms" => %{asker_for_a_node_that_just_began: "ann"}}}
+        ] do
+      for {id, metadata} <- left, do: leave.(id, metadata)
+
+      group([:b], context, [recover: 100, restore_context: restore], fn at, %{b: b} ->
+        for {id, metadata} <- left do
+          texts = if metadata == %{}, do: ["who asks?"], else: ["who asks?", "ann #{b}"]
+          assert {id, until(fn -> ended(at.(:b, :owner, [id])) end)} == {id, texts}
+        end
+      end)
+    end
+  end
+
+  defp ended(%{status: status, texts: texts}),
+    do: if(status == :parked or length(texts) > 1, do: texts)
 
   test "of nodes that want one at once, one gets it, and the others send it their prompts",
        context do

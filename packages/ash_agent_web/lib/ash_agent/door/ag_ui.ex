@@ -159,7 +159,7 @@ defmodule AshAgent.Door.AGUI do
     %{
       id: approval,
       reason: "tool_call",
-      message: "May #{name} run?",
+      message: "#{Reader.warning(approval)}May #{name} run?",
       toolCallId: id,
       responseSchema: @answer,
       metadata: %{tool: name, arguments: arguments}

@@ -12,6 +12,7 @@ defmodule AshAgent.Door.Reader do
 
   alias AshAgent.Context
   alias AshAgent.Context.{Audit, Calls, JSON}
+  alias AshAgent.Runtime.Repeat
 
   #   * `turn` - how the turn is found, or the number of the iteration that it begins with
   #   * `last` - the number of its last iteration, if another turn came after it
@@ -276,10 +277,22 @@ defmodule AshAgent.Door.Reader do
         do: {calls[id], asked}
   end
 
+  # A call that was started before a crash is asked about anew, which is another question: an answer to the first one that is sent again is not
+  # one to that. Nothing but its number is behind the dot.
   defp approval_id(context, %{id: id, name: name, arguments: arguments}) do
     shown = JSON.encode([context[:id], context.current_iteration, id, to_string(name), arguments])
-    :sha256 |> :crypto.hash(shown) |> Base.url_encode64(padding: false)
+    shown = :sha256 |> :crypto.hash(shown) |> Base.url_encode64(padding: false)
+
+    case Repeat.asked_anew(context) do
+      %{^id => attempt} -> "#{shown}.#{attempt}"
+      _not_started -> shown
+    end
   end
+
+  @started "This call was started before, and its outcome is unknown: it may have been carried out. "
+
+  @doc "What a person has to know before they answer, in words with a space behind them, or nothing."
+  def warning(approval), do: if(String.contains?(approval, "."), do: @started, else: "")
 
   @doc "Whether a person said this message."
   def said?(%{role: :user, metadata: %{output_retry: _number}}), do: false

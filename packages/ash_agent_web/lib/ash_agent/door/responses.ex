@@ -6,7 +6,7 @@ defmodule AshAgent.Door.Responses do
 
   alias AshAgent.Context
   alias AshAgent.Context.JSON
-  alias AshAgent.Door.Input
+  alias AshAgent.Door.{Input, Reader}
 
   @doc "The headers of a stream."
   def headers, do: []
@@ -39,9 +39,9 @@ defmodule AshAgent.Door.Responses do
     do: finish(shape)
 
   # What waits for a person is said as a text: nobody can decide about it here.
-  def chunks({kind, id, _approval, name, arguments}, shape, opts)
+  def chunks({kind, id, approval, name, arguments}, shape, opts)
       when kind in [:asked, :question] do
-    words = words(kind, name, arguments)
+    words = Reader.warning(approval) <> words(kind, name, arguments)
     {started, shape} = start(shape, "message", id)
     {text, shape} = chunks({:text, id, words}, shape, opts)
     {ended, shape} = finish(shape)

@@ -44,8 +44,8 @@ defmodule AshAgent.TestSupport.McpKilled do
     System.pid()
   end
 
-  defp pay(_arguments, _context, ledger, step) do
-    File.write!(ledger, "ada\n", [:append])
+  defp pay(_arguments, %{name: name}, ledger, step) do
+    File.write!(ledger, name <> "\n", [:append])
     step.()
     {:ok, "paid"}
   end

@@ -9,7 +9,7 @@ defmodule AshAgent.MCP.Server.Turn do
   alias AshAgent.Door.{Reader, Source}
   alias AshAgent.MCP.Server
   alias AshAgent.MCP.Server.Seal
-  alias AshAgent.Runtime.{Ended, Journal}
+  alias AshAgent.Runtime.Ended
 
   @compile {:no_warn_undefined, AshAgent.Conversation.Info}
 
@@ -31,7 +31,6 @@ defmodule AshAgent.MCP.Server.Turn do
   @called_off "cancelled by the client"
   # A question that shows more is not asked.
   @longest 20_000
-  @started "This call was started before, and its outcome is unknown: it may have been carried out. "
 
   @doc "Says something in a conversation, and returns `{:ok, turn}` when that is stored."
   def begin(%Server{} = server, identity, asks, text) do
@@ -238,7 +237,7 @@ defmodule AshAgent.MCP.Server.Turn do
   defp said(_turn, _range, _context, status) when status in [:running, :waiting, :parked],
     do: :working
 
-  defp said(turn, _range, context, {:paused, calls}), do: asked(turn, context, calls)
+  defp said(_turn, _range, context, {:paused, calls}), do: asked(context, calls)
 
   defp said(turn, range, context, status) do
     if status == :begun and Reader.outcome(context, :idle) == {:failed, :interrupted},
@@ -260,36 +259,11 @@ defmodule AshAgent.MCP.Server.Turn do
   defp failed(kind), do: {:failed, "the turn failed: #{Door.Stream.kind(kind)}"}
 
   # The status is newer than the context, which may not have the calls yet.
-  defp asked(turn, context, calls) do
-    case questions_of(turn, context) do
-      {:ok, asked} when asked != %{} -> {:asks, asked}
-      {:ok, _none} when calls == [] -> :resume
+  defp asked(context, calls) do
+    case Reader.asked(context) do
+      asked when asked != %{} -> {:asks, asked}
+      _none when calls == [] -> :resume
       _not_yet -> :working
-    end
-  end
-
-  # By their ids. A call that was started before a crash is asked about once more, which is another question: an answer that a client sends again is
-  # not one to that.
-  defp questions_of(%{server: server, identity: identity}, context) do
-    asked = Reader.asked(context)
-    keys = Journal.keys(context, Map.values(asked))
-
-    calls = fn ->
-      Store.calls(Server.store(server, identity), Server.store_id(server, identity),
-        state: :started
-      )
-    end
-
-    with {:ok, started} <- if(asked == %{}, do: {:ok, []}, else: Journal.ask(calls)) do
-      started = Map.new(started, &{&1.key, &1.attempt})
-
-      {:ok,
-       for {id, call} <- asked, into: %{} do
-         case started[keys[call.id]] do
-           nil -> {id, call}
-           attempt -> {"#{id}.#{attempt}", Map.put(call, :started?, true)}
-         end
-       end}
     end
   end
 
@@ -300,7 +274,7 @@ defmodule AshAgent.MCP.Server.Turn do
 
     case {status, List.first(late ++ Enum.filter(calls, &settled?/1))} do
       {{:paused, calls}, _settled} ->
-        asked(turn, context, calls)
+        asked(context, calls)
 
       {:running, _settled} ->
         :working
@@ -425,14 +399,14 @@ defmodule AshAgent.MCP.Server.Turn do
   Returns the requests of MCP for what a client may answer, by the ids of calls, or `:elsewhere` if it may not, or cannot be shown what they are.
   """
   def questions(turn, asked) do
-    requests = for {id, call} <- asked, into: %{}, do: {id, question(call)}
+    requests = for {id, call} <- asked, into: %{}, do: {id, question(call, Reader.warning(id))}
     if may?(turn) and Enum.all?(requests, &elem(&1, 1)), do: requests, else: :elsewhere
   end
 
   defp may?(%{identity: identity, server: %{door: %{source: source}}}),
     do: identity[:by] != nil or source == Source.Ash
 
-  defp question(%{question: true, arguments: arguments}) do
+  defp question(%{question: true, arguments: arguments}, _warning) do
     schema =
       case arguments do
         %{"form" => form} ->
@@ -449,13 +423,12 @@ defmodule AshAgent.MCP.Server.Turn do
     if schema && is_binary(words), do: elicit(words, schema)
   end
 
-  defp question(%{name: name, arguments: arguments} = call) do
+  defp question(%{name: name, arguments: arguments}, warning) do
     approve = %{"type" => "boolean", "title" => "Allow this call"}
     reason = %{"type" => "string", "title" => "Why not"}
     schema = put_in(fields("approve", approve), ["properties", "reason"], reason)
     words = shown(arguments)
-    again = if call[:started?], do: @started, else: ""
-    if words, do: elicit("#{again}Allow the call of #{name} with #{words}?", schema)
+    if words, do: elicit("#{warning}Allow the call of #{name} with #{words}?", schema)
   end
 
   defp shown(arguments) do
@@ -484,8 +457,7 @@ defmodule AshAgent.MCP.Server.Turn do
   def decide(%{server: server, identity: identity} = turn, responses) do
     with {:ok, context, _status} <- peek(turn),
          true <- may?(turn) || {:error, :not_waiting},
-         {:ok, asked} <- questions_of(turn, context),
-         {:ok, decisions} <- decisions(asked, responses) do
+         {:ok, decisions} <- decisions(Reader.asked(context), responses) do
       decided =
         Enum.find_value(decisions, :ok, fn {call, verdict, reason} ->
           answer = Door.ask(server.door, :decide, [identity, call, verdict, reason])
