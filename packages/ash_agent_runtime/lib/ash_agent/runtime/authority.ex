@@ -241,9 +241,9 @@ defmodule AshAgent.Runtime.Authority do
 
   # Only a conversation with late results has turns that nobody's message began.
   defp first(%{current_iteration: number} = context, number) do
-    if Context.Calls.late_calls(context) == [],
-      do: Context.turn_start(context),
-      else: max(Late.turn_start(context, number), Context.turn_start(context))
+    if Context.Changes.waits?(context, :ever),
+      do: max(Late.turn_start(context, number), Context.turn_start(context)),
+      else: Context.turn_start(context)
   end
 
   defp first(context, number), do: Late.turn_start(context, number)

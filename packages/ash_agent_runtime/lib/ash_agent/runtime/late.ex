@@ -182,7 +182,7 @@ defmodule AshAgent.Runtime.Late do
   own turn.
   """
   def find_call(context, arrivals) do
-    open = open(context)
+    open = open(context, arrivals)
     %{answered?: answered?} = Context.outline(context)
 
     Enum.find_value(arrivals, fn %{key: key} = arrival ->
@@ -197,7 +197,7 @@ defmodule AshAgent.Runtime.Late do
 
   @doc "Takes results without a turn: of calls that were called off, and those that no call waits for any more."
   def drop(context, arrivals) do
-    open = open(context)
+    open = open(context, arrivals)
 
     Enum.reduce(arrivals, context, fn %{key: key, outcome: outcome} = arrival, context ->
       opts = [from: arrival.from, at: arrival.at]
@@ -217,7 +217,7 @@ defmodule AshAgent.Runtime.Late do
   def find_wake(context, opening, opts, within) do
     with true <- opts[:store] != nil and within[:watch] == nil and opening.answered?,
          [] <- opening.pending,
-         true <- open(context) != %{},
+         true <- open?(context),
          {:ok, arrivals} <- Journal.fetch_arrivals(opts[:store], context[:id]) do
       find_call(context, arrivals)
     else
@@ -225,14 +225,17 @@ defmodule AshAgent.Runtime.Late do
     end
   end
 
-  @doc "Returns the calls that wait, by their keys."
-  def open(context),
-    do:
-      for(
-        %{handle: key} = call when key != nil <- Calls.late_calls(context, :open),
+  @doc "Returns whether a call waits and has no result."
+  def open?(context), do: Context.Changes.waits?(context, :now)
+
+  @doc "Returns those of the calls that wait for whose results these are, by their keys."
+  def open(context, arrivals) do
+    keys = for %{key: key} <- arrivals, do: key
+
+    for %{state: :open} = call <- Calls.late_calls(context, keys),
         into: %{},
-        do: {key, call}
-      )
+        do: {call.handle, call}
+  end
 
   @doc "Returns whether a call belongs to the person whose turn an iteration is in."
   def same_asker?(context, call, number),
@@ -246,9 +249,16 @@ defmodule AshAgent.Runtime.Late do
   def take(%{journal: nil} = run, _wake, _waits), do: {:ok, run}
 
   def take(run, wake, waits) do
-    with open when open != %{} <- open(run.context),
+    with true <- open?(run.context),
          {:ok, [_ | _] = arrivals} <- Journal.arrivals(run.journal) do
-      {:ok, take_all(run, open, arrivals, wake, waits ++ pending_waits(run.context))}
+      {:ok,
+       take_all(
+         run,
+         open(run.context, arrivals),
+         arrivals,
+         wake,
+         waits ++ pending_waits(run.context)
+       )}
     else
       {:error, reason} -> {:stop, %{run | refused: run.refused || reason}, {:failed, reason}}
       _nothing -> {:ok, run}

@@ -159,9 +159,9 @@ defmodule AshAgent.Runtime.Run do
   defp first_iteration(%{current_iteration: number} = context, %{turn_start: first}, max) do
     least = max(first, number - max)
 
-    if Context.Calls.late_calls(context) == [],
-      do: least,
-      else: Enum.find(number..least//-1, least, &(Late.woken(context, &1) != nil))
+    if Context.Changes.waits?(context, :ever),
+      do: Enum.find(number..least//-1, least, &(Late.woken(context, &1) != nil)),
+      else: least
   end
 
   @doc "Reads the facts again that a run begins with, after late results got their place."
