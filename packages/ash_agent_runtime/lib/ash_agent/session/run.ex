@@ -244,8 +244,10 @@ defmodule AshAgent.Session.Run do
     %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
-    opts = runtime |> Keyword.merge(opts) |> Keyword.merge(Options.take_limits(job))
     wake = if job.kind == :wake, do: job.opts[:call]
+    limits = Authority.limits(context, wake && wake.iteration)
+    opts = runtime |> Keyword.merge(opts) |> Bounds.narrow(limits)
+    opts = Keyword.merge(opts, Options.take_limits(job))
     within = self() |> within(token, claim) |> Map.merge(%{underway: underway, wake: wake})
 
     Caller.task(runtime[:supervisor], caller, fn ->

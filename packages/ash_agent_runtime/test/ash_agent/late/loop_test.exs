@@ -2,6 +2,8 @@ defmodule AshAgent.Late.LoopTest do
   # Not beside tests that capture the log: these conversations are parked, and that is logged.
   use ExUnit.Case, async: false
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, Runtime, Session, Store}
   alias AshAgent.Context.Calls
 
@@ -726,6 +728,72 @@ defmodule AshAgent.Late.LoopTest do
       # Whoever writes reads the others.
       {:ok, _} = Session.prompt(session, "And?")
       assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+
+    defp costly(answers) do
+      for answer <- answers do
+        answer = if is_binary(answer), do: %{content: answer}, else: answer
+        Map.put(answer, :usage, %{input_tokens: 100, output_tokens: 0})
+      end
+    end
+
+    defp count_asked, do: length(drain(do: ({:asked, _} -> :asked)))
+
+    # The name, what the session has and what the turn was given, and how often the model is asked then.
+    for {name, own, given, asked} <- [
+          {:max_calls, nil, 1, 1},
+          {:max_calls, 3, 1_000, 3},
+          {:max_iterations, 10, 2, 2},
+          {:max_iterations, 3, 1_000, 3},
+          {:max_total_tokens, nil, 150, 2},
+          {:max_total_tokens, 250, 1_000, 3},
+          {:max_total_tokens, 250, :infinity, 3}
+        ],
+        life <- ["the same", "another", "a killed"] do
+      test "has the limits of the turn that made the call: #{name}, #{own}, #{given}, in #{life} life",
+           %{store: store} do
+        [name, own, given, asked, life] = unquote([name, own, given, asked, life])
+        looks = for n <- 1..5, do: call("look", "l#{n}")
+        llm = model(costly([call("build", "a"), "Started."] ++ looks ++ ["Enough."]))
+        ask = fn call, _ -> if call.name == "build", do: :ask, else: :approve end
+        test = self()
+        stuck = fn _, _ -> send(test, :stuck) && Process.sleep(:infinity) end
+        tools = if life == "a killed", do: %{tools() | look: stuck}, else: tools()
+        opts = [tools: tools, approval: ask] ++ if(own, do: [{name, own}], else: [])
+        session = session(store, llm, opts)
+        {:paused, _} = Session.prompt(session, "Build it")
+        :ok = Session.approve(session, "a")
+        {:ok, %{output: "Started."}} = Session.resume(session, [{name, given}])
+        key = key()
+        count_asked()
+
+        session =
+          case life do
+            "the same" -> session
+            "another" -> GenServer.stop(session) && session(store, llm, opts)
+            "a killed" -> session
+          end
+
+        {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+
+        if life == "a killed" do
+          assert_receive :stuck, 5_000
+          Process.flag(:trap_exit, true)
+          Process.exit(session, :kill)
+          assert_receive {:EXIT, ^session, :killed}
+          assert count_asked() == 1
+          opts = opts |> Keyword.put(:tools, tools()) |> Keyword.delete(:approval)
+          # What goes on with the turn asks no more than a run with these limits.
+          again = session(store, llm, opts)
+          await(again, :idle)
+          assert count_asked() <= asked
+        else
+          await(session, :idle)
+          assert count_asked() == asked
+          # A message begins another turn.
+          {:ok, %{output: "Enough."}} = Session.prompt(session, "Go on", [])
+        end
+      end
     end
 
     test "has the type of the turn that made the call, and its approval", %{store: store} do
