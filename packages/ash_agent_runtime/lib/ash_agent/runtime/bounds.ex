@@ -97,6 +97,13 @@ defmodule AshAgent.Runtime.Bounds do
     end
   end
 
+  @doc "Returns whether a turn that nobody asked for may begin: neither has it cost its limit, nor would its first request be beyond it."
+  def begin_turn(%{bounds: bounds} = run) do
+    if :atomics.get(bounds.counters, @cost) >= bounds.cost,
+      do: {:error, {:max_cost_exceeded, bounds.cost}},
+      else: afford(run)
+  end
+
   # With the results, or with the iteration if a drained run left none.
   defp list_noted(messages),
     do: for(%{metadata: %{sub_agents: noted}} <- messages, do: noted)

@@ -368,6 +368,8 @@ defmodule AshAgent.Runtime.Run do
   end
 
   defp store_end(run, {:store_error, _reason}), do: run
+  # Nothing has begun.
+  defp store_end(%{wake: wake} = run, _reason) when wake != nil, do: run
   defp store_end(run, :parked), do: flush(run, :parked, %{parked: %{reason: :paused}})
   defp store_end(%{ended?: true} = run, _reason), do: flush(run, :idle)
 
