@@ -398,7 +398,8 @@ defmodule AshAgent.Context.Calls do
 
   Each has what it waits for, its `:iteration` and its `:state`: `:open`, `:elsewhere` (it waits in the conversation that this one was
   forked from), `:arrived` (its result has no place yet, see `place_arrivals/2`) or `:placed`. If there is a result, `:at` and
-  `:from` say when it arrived and from whom, and `:placed` is the iteration where it stands. With a state, only those are returned.
+  `:from` say when it arrived and from whom, and `:placed` is the iteration where it stands. With a state, only those are returned, and
+  with a list of handles, only those of these handles. Calls that are `:open` or have these handles are found without looking at others.
 
   ## Examples
 
@@ -410,8 +411,14 @@ defmodule AshAgent.Context.Calls do
       []
   """
   @doc since: "0.1.0"
-  @spec late_calls(Context.t(), :open | :elsewhere | :arrived | :placed | nil) :: [late_call()]
-  def late_calls(%Context{ref: ref}, state \\ nil)
+  @spec late_calls(Context.t(), :open | :elsewhere | :arrived | :placed | [String.t()] | nil) ::
+          [late_call()]
+  def late_calls(context, which \\ nil)
+
+  def late_calls(%Context{ref: ref}, handles) when is_list(handles),
+    do: ref |> Native.context_find_late_calls(handles) |> Reply.ok!()
+
+  def late_calls(%Context{ref: ref}, state)
       when state in [nil, :open, :elsewhere, :arrived, :placed],
       do: ref |> Native.context_late_calls(state) |> Reply.ok!()
 

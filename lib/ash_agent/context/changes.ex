@@ -10,6 +10,14 @@ defmodule AshAgent.Context.Changes do
   @doc "Returns true if two contexts are the same version, behind the same handle."
   def same?(%Context{ref: a}, %Context{ref: b}), do: a == b
 
+  @doc "The late calls that may not be the same in two contexts: those of the first, and those of the second."
+  def late_calls(%Context{ref: ref}, %Context{ref: before}),
+    do: ref |> Native.context_late_changes(before) |> Reply.ok!()
+
+  @doc "Returns true if a call waits and has no result, or with `:ever` if one waits or did."
+  def waits?(%Context{ref: ref}, :now), do: elem(Native.context_has_late(ref), 0)
+  def waits?(%Context{ref: ref}, :ever), do: elem(Native.context_has_late(ref), 1)
+
   @doc "The number of the first iteration that the context has."
   def first_iteration(%Context{ref: ref}), do: Native.context_first_iteration(ref)
 

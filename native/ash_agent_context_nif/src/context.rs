@@ -54,9 +54,36 @@ pub fn arrive(
 /// Returns the calls that wait or waited; only those in this state, if one is given.
 pub fn late_calls(context: On<'_, Context>, state: Option<LateState>) -> Term<'_> {
     let encoder = context.encoder();
+    if state == Some(LateState::Open) {
+        let calls = context.waiting_calls();
+        return encoder.list(calls.map(|call| encoder.late_call(&call)));
+    }
     let calls = context.late_calls();
     let calls = calls.filter(|call| state.is_none_or(|state| call.state == state));
     encoder.list(calls.map(|call| encoder.late_call(&call)))
+}
+
+/// Returns the calls that wait or waited under these handles.
+pub fn find_late_calls(context: On<'_, Context>, handles: Vec<String>) -> Term<'_> {
+    let encoder = context.encoder();
+    let calls = context.find_late_calls(handles.iter().map(String::as_str));
+    encoder.list(calls.map(|call| encoder.late_call(&call)))
+}
+
+/// Returns the late calls that may have changed since another conversation: those of this one, and those of that one.
+pub fn late_changes<'a>(context: On<'a, Context>, other: On<'a, Context>) -> (Term<'a>, Term<'a>) {
+    let [now, before] = context.late_changes(&other);
+    let (own, others) = (context.encoder(), other.encoder());
+    (
+        own.list(now.iter().map(|call| own.late_call(call))),
+        others.list(before.iter().map(|call| others.late_call(call))),
+    )
+}
+
+/// Returns whether any call waits here, and whether any waits or did.
+pub fn has_late(context: &Context) -> (bool, bool) {
+    let is_waiting = context.waiting_calls().next().is_some();
+    (is_waiting, context.late_calls().next().is_some())
 }
 
 pub fn rewind(context: On<'_, Context>, to: i64) -> Result<Context, NifError> {

@@ -133,6 +133,9 @@ nifs! {
     context_place_arrivals(context, at) Log = Context::place_arrivals;
     context_leave_waiting(context, at) Log = Context::leave_waiting;
     context_late_calls(context, state) Messages = context::late_calls;
+    context_find_late_calls(context, handles) Arguments = context::find_late_calls;
+    context_late_changes(context, other) Messages = context::late_changes;
+    context_has_late(context) Constant = context::has_late;
 
     // Decisions about calls.
     context_ask(context, id, arguments, question, at) Log = Context::ask;

@@ -105,7 +105,40 @@ impl Log {
 
     /// Returns the calls that wait or waited, in the order of the log.
     pub fn late_calls(&self) -> impl Iterator<Item = LateCall<'_>> {
-        self.waits().calls().filter_map(|note| {
+        self.read_late(self.waits().calls())
+    }
+
+    /// Returns the calls that wait here and have no result. This costs as much as there are such calls.
+    pub fn waiting_calls(&self) -> impl Iterator<Item = LateCall<'_>> {
+        self.read_late(self.waits().open())
+    }
+
+    /// Returns the calls that wait or waited under these handles.
+    pub fn find_late_calls<'a>(
+        &'a self,
+        handles: impl Iterator<Item = &'a str> + 'a,
+    ) -> impl Iterator<Item = LateCall<'a>> {
+        self.read_late(handles.filter_map(|handle| self.waits().of_handle(handle)))
+    }
+
+    /// Returns the late calls that may not be the same in both: as they are here, and as they were before. For a conversation that
+    /// was made from the other one by going on, this costs as much as has changed.
+    #[must_use]
+    pub fn late_changes<'a>(&'a self, before: &'a Self) -> [Vec<LateCall<'a>>; 2] {
+        let changed = self.waits().changed_since(before.waits());
+        [self, before].map(|log| match changed.clone() {
+            Some(positions) => log
+                .read_late(log.waits().all_at(positions.into_iter()))
+                .collect(),
+            None => log.late_calls().collect(),
+        })
+    }
+
+    fn read_late<'a>(
+        &'a self,
+        notes: impl Iterator<Item = &'a WaitNote> + 'a,
+    ) -> impl Iterator<Item = LateCall<'a>> + 'a {
+        notes.filter_map(|note| {
             let (call, slot) = (self.call_at(note.place)?, self.slot_at(note.place)?);
             let edited = slot.edited.as_ref();
             Some(LateCall {

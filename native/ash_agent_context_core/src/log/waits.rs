@@ -1,9 +1,11 @@
 //! The calls of a log that wait or waited, and what has arrived for them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use rpds::{HashTrieMapSync, HashTrieSetSync, RedBlackTreeMapSync, VectorSync};
+use rpds::{
+    HashTrieMapSync, HashTrieSetSync, RedBlackTreeMapSync, RedBlackTreeSetSync, VectorSync,
+};
 
 use crate::log::late::{Arrived, CallPlace, Late, Wait};
 use crate::log::message::{Outcome, Output, Status};
@@ -72,6 +74,12 @@ pub(crate) struct Waits {
     places: HashTrieMapSync<CallPlace, usize>,
     handles: HashTrieMapSync<Box<str>, usize>,
     ids: HashTrieMapSync<Box<str>, VectorSync<usize>>,
+    /// Those that wait here and have no result.
+    open: RedBlackTreeSetSync<usize>,
+    elsewhere: usize,
+    /// Which calls were noted or changed, in turn, or `None` for all. A mark is in no other list than in those that were made from
+    /// this one, so two with the same mark at a position are the same up to there.
+    changes: VectorSync<(Option<usize>, Arc<()>)>,
     /// In the order in which they came.
     arrivals: RedBlackTreeMapSync<usize, Arrival>,
     arrived: HashTrieMapSync<CallPlace, usize>,
@@ -98,6 +106,55 @@ impl Waits {
 
     pub fn calls(&self) -> impl Iterator<Item = &WaitNote> {
         self.calls.iter().inspect(|_| steps::count(1))
+    }
+
+    /// Returns those that wait here and have no result, in the order of the log.
+    pub fn open(&self) -> impl Iterator<Item = &WaitNote> {
+        self.all_at(self.open.iter().copied())
+    }
+
+    /// Returns the calls at these positions.
+    pub fn all_at<'a>(
+        &'a self,
+        positions: impl Iterator<Item = usize> + 'a,
+    ) -> impl Iterator<Item = &'a WaitNote> {
+        let calls = positions.filter_map(|position| self.calls.get(position));
+        calls.inspect(|_| steps::count(1))
+    }
+
+    /// Returns the positions of the calls that are new or have changed since `before`, or `None` if any may have.
+    pub fn changed_since(&self, before: &Self) -> Option<BTreeSet<usize>> {
+        let known = before.changes.len();
+        if let Some(last) = before.changes.last() {
+            let own = self.changes.get(known.saturating_sub(1))?;
+            if !Arc::ptr_eq(&own.1, &last.1) {
+                return None;
+            }
+        }
+        let new = (known..self.changes.len()).filter_map(|at| self.changes.get(at));
+        let new = new.inspect(|_| steps::count(1));
+        new.map(|(position, _)| *position).collect()
+    }
+
+    fn note_change(&mut self, position: Option<usize>) {
+        self.changes.push_back_mut((position, Arc::new(())));
+    }
+
+    fn is_open(&self, note: &WaitNote) -> bool {
+        !note.is_elsewhere && note.placed.is_none() && !self.arrived.contains_key(&note.place)
+    }
+
+    /// Keeps that a call is new or has changed.
+    fn touch(&mut self, position: usize) {
+        match self
+            .calls
+            .get(position)
+            .is_some_and(|note| self.is_open(note))
+        {
+            true => self.open.insert_mut(position),
+            false => drop(self.open.remove_mut(&position)),
+        }
+        self.note_change(Some(position));
     }
 
     pub fn at(&self, place: CallPlace) -> Option<&WaitNote> {
@@ -142,6 +199,7 @@ impl Waits {
             is_elsewhere: false,
             placed,
         });
+        self.touch(position);
         self.size = self.size.plus(FEW);
     }
 
@@ -150,6 +208,7 @@ impl Waits {
         if let Some(note) = position.and_then(|position| self.calls.get_mut(position)) {
             change(note);
         }
+        position.into_iter().for_each(|at| self.touch(at));
     }
 
     pub fn arrival(&self, place: CallPlace) -> Option<&Arc<Outcome>> {
@@ -171,6 +230,7 @@ impl Waits {
         self.size = self.size.plus(outcome.size());
         self.arrivals.insert_mut(next, (place, outcome));
         self.arrived.insert_mut(place, next);
+        self.change(place, |_| {});
     }
 
     /// Notes where the result of a call has its place.
@@ -235,6 +295,8 @@ impl Waits {
                 note.is_elsewhere = is;
             }
         }
+        let marked = self.calls.iter().filter(|note| note.is_elsewhere);
+        self.elsewhere = marked.count();
     }
 
     fn forget_arrivals(&mut self) {
@@ -242,11 +304,14 @@ impl Waits {
         self.size = self.size.minus(sizes.sum());
         self.arrivals = RedBlackTreeMapSync::default();
         self.arrived = HashTrieMapSync::default();
+        let calls = self.calls.iter().enumerate();
+        let open = calls.filter(|(_, note)| self.is_open(note));
+        self.open = open.map(|(position, _)| position).collect();
+        self.note_change(None);
     }
 
     /// Returns true if a document has anything to say of the calls, beside the messages.
     pub fn is_told(&self) -> bool {
-        let is_elsewhere = |note: &WaitNote| note.is_elsewhere;
-        self.has_arrivals() || !self.gone.is_empty() || self.calls.iter().any(is_elsewhere)
+        self.has_arrivals() || !self.gone.is_empty() || self.elsewhere > 0
     }
 }

@@ -416,6 +416,29 @@ fn agree(context: &Context, model: &Model) {
     assert!(snapshot.starts_with(version), "{snapshot}");
 }
 
+/// What two conversations say of their late calls differs by no more than by what is told of as changed, and each call is found.
+fn tells_what_changed(now: &Context, before: &Context) {
+    let changes = now.late_changes(before);
+    let rests = [now, before].map(|context| {
+        let mut all = context.late_calls().map(|call| format!("{call:?}"));
+        let told = changes.iter().flatten().map(|call| format!("{call:?}"));
+        let told: Vec<_> = told.collect();
+        let rest: Vec<_> = all.by_ref().filter(|call| !told.contains(call)).collect();
+        rest
+    });
+    assert_eq!(rests[0], rests[1]);
+    let open = now
+        .late_calls()
+        .filter(|call| call.state == LateState::Open);
+    let (open, waiting) = (open.map(|call| call.wait), now.waiting_calls());
+    assert!(open.eq(waiting.map(|call| call.wait)));
+    for call in now.late_calls() {
+        let handle = call.wait.handle.as_deref().into_iter();
+        let found = now.find_late_calls(handle).next().unwrap();
+        assert_eq!(format!("{found:?}"), format!("{call:?}"));
+    }
+}
+
 /// The text of a request without the end of its list, which goes on behind it.
 fn open_end(request: &str) -> &str {
     request.trim_end_matches(['}', ']'])
@@ -433,9 +456,13 @@ proptest! {
     fn calls_that_wait_are_as_their_model(ops in prop::collection::vec(op(), 1..40)) {
         let mut context = conversation("Build it");
         let mut model = Model::default();
+        let mut seen = vec![context.clone(), conversation("Another one")];
         for op in &ops {
             let next = step(&context, &mut model, op);
             agree(&next, &model);
+            seen.iter().for_each(|before| tells_what_changed(&next, before));
+            seen.iter().for_each(|before| tells_what_changed(before, &next));
+            seen.push(next.clone());
             // After an answer some providers want a word of the user's, which stands in for the next one.
             let keeps = !matches!(op, Op::Rewind(_) | Op::View(_)) && !context.is_answered();
             for provider in Provider::ALL {
@@ -864,6 +891,14 @@ fn a_late_result_costs_the_same_among_many() {
     };
     let steps = |count: usize| {
         let context = waits(count);
+        let next = arrive(&context, count / 2);
+        let handle = format!("start {}", count / 2);
+        let changes = steps::count_steps(|| {
+            assert_eq!(next.late_changes(&context).map(|calls| calls.len()), [1, 1]);
+            assert_eq!(next.find_late_calls([&*handle].into_iter()).count(), 1);
+            assert!(next.waiting_calls().next().is_some());
+        });
+        assert!(changes < 40, "{changes}");
         let mut all = context.clone();
         let one = steps::count_steps(|| drop(arrive(&context, count - 1)));
         let every = steps::count_steps(|| {

@@ -139,9 +139,11 @@ defmodule AshAgent.Runtime.Authority do
     beside =
       if notes(context, context.current_iteration) != [], do: [%{"given" => "none"}], else: []
 
+    limited = note_limits(context, limits(context, from))
+
     case beside ++ notes_of_turn(context, from) do
-      [] -> context
-      notes -> note(context, notes)
+      [] -> limited
+      notes -> note(limited, notes)
     end
   end
 
@@ -182,7 +184,8 @@ defmodule AshAgent.Runtime.Authority do
   @doc "Adds a message to a turn, which goes on with the same rights. For the log it begins another turn."
   def add_message(context, input, opts) do
     notes = notes_of_turn(context)
-    context = Context.add_user_message(context, input, opts)
+    limits = limits(context)
+    context = context |> Context.add_user_message(input, opts) |> note_limits(limits)
 
     cond do
       notes == [] -> context
@@ -250,9 +253,9 @@ defmodule AshAgent.Runtime.Authority do
 
   # Only a conversation with late results has turns that nobody's message began.
   defp first(%{current_iteration: number} = context, number) do
-    if Context.Calls.late_calls(context) == [],
-      do: Context.turn_start(context),
-      else: max(Late.turn_start(context, number), Context.turn_start(context))
+    if Context.Changes.waits?(context, :ever),
+      do: max(Late.turn_start(context, number), Context.turn_start(context)),
+      else: Context.turn_start(context)
   end
 
   defp first(context, number), do: Late.turn_start(context, number)
@@ -262,6 +265,32 @@ defmodule AshAgent.Runtime.Authority do
       %{metadata: %{@key => notes}} -> List.wrap(notes)
       _none -> []
     end
+  end
+
+  ## The limits of a turn
+
+  # Somebody who resumes a turn may give it limits, and what goes on with it by itself keeps to them. The iteration has those.
+  @limits "limits"
+
+  @doc "Notes the limits that the turn of an iteration has from now on. Those that are not among them are the session's again."
+  def note_limits(context, limits, number \\ nil) do
+    number = number || context.current_iteration
+    limits = for {name, most} when is_integer(most) <- limits, into: %{}, do: {"#{name}", most}
+
+    if limits == %{} and limits(context, number) == %{},
+      do: context,
+      else: Context.put_iteration_metadata(context, number, @limits, limits)
+  end
+
+  @doc "Returns the limits that somebody gave the turn of an iteration, of the current one by default."
+  def limits(context, number \\ nil) do
+    number = number || context.current_iteration
+
+    Enum.find_value(number..first(context, number)//-1, %{}, fn number ->
+      with %{metadata: %{@limits => %{} = limits}} <- Context.get_iteration(context, number),
+           do: limits,
+           else: (_none -> nil)
+    end)
   end
 
   ## With a message that waits in a store

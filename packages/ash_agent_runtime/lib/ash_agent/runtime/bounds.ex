@@ -35,12 +35,33 @@ defmodule AshAgent.Runtime.Bounds do
     %__MODULE__{
       counters: :atomics.new(5, signed: true),
       # A greater :max_iterations asks for longer turns.
-      calls: opts[:max_calls] || max(@max_calls, opts[:max_iterations]),
-      tokens: opts[:max_total_tokens] || @max_total_tokens,
+      calls: limit(opts, :max_calls),
+      tokens: limit(opts, :max_total_tokens),
       sub_agents: opts[:max_sub_agents] || @max_sub_agents,
-      cost: opts[:max_cost] || :infinity,
+      cost: limit(opts, :max_cost),
       prices: terms(opts)
     }
+  end
+
+  defp limit(opts, :max_calls), do: opts[:max_calls] || max(@max_calls, opts[:max_iterations])
+  defp limit(opts, :max_total_tokens), do: opts[:max_total_tokens] || @max_total_tokens
+  defp limit(opts, :max_cost), do: opts[:max_cost] || :infinity
+  defp limit(opts, :max_iterations), do: opts[:max_iterations]
+
+  @doc "Returns the options of a run with the limits of its turn, of which none allows more than they do. What is no limit allows least."
+  def narrow(opts, limits) do
+    Enum.reduce(~w(max_calls max_iterations max_total_tokens max_cost)a, opts, fn name, opts ->
+      case limits[to_string(name)] do
+        nil ->
+          opts
+
+        most when is_integer(most) ->
+          Keyword.put(opts, name, min(limit(opts, name), max(most, 1)))
+
+        _unknown ->
+          Keyword.put(opts, name, 1)
+      end
+    end)
   end
 
   @doc """
@@ -74,6 +95,13 @@ defmodule AshAgent.Runtime.Bounds do
 
       {:ok, own + Enum.sum(children)}
     end
+  end
+
+  @doc "Returns whether a turn that nobody asked for may begin: neither has it cost its limit, nor would its first request be beyond it."
+  def begin_turn(%{bounds: bounds} = run) do
+    if :atomics.get(bounds.counters, @cost) >= bounds.cost,
+      do: {:error, {:max_cost_exceeded, bounds.cost}},
+      else: afford(run)
   end
 
   # With the results, or with the iteration if a drained run left none.

@@ -13,7 +13,7 @@ defmodule AshAgent.Runtime.Late do
 
   alias AshAgent.{Caller, Context, Store}
   alias AshAgent.Context.Calls
-  alias AshAgent.Runtime.{Authority, Events, Gate, Journal, Run, Tool, ToolArguments}
+  alias AshAgent.Runtime.{Authority, Bounds, Events, Gate, Journal, Run, Tool, ToolArguments}
 
   @name "wait_for"
   @woken "woken"
@@ -182,7 +182,7 @@ defmodule AshAgent.Runtime.Late do
   own turn.
   """
   def find_call(context, arrivals) do
-    open = open(context)
+    open = open(context, arrivals)
     %{answered?: answered?} = Context.outline(context)
 
     Enum.find_value(arrivals, fn %{key: key} = arrival ->
@@ -197,7 +197,7 @@ defmodule AshAgent.Runtime.Late do
 
   @doc "Takes results without a turn: of calls that were called off, and those that no call waits for any more."
   def drop(context, arrivals) do
-    open = open(context)
+    open = open(context, arrivals)
 
     Enum.reduce(arrivals, context, fn %{key: key, outcome: outcome} = arrival, context ->
       opts = [from: arrival.from, at: arrival.at]
@@ -217,7 +217,7 @@ defmodule AshAgent.Runtime.Late do
   def find_wake(context, opening, opts, within) do
     with true <- opts[:store] != nil and within[:watch] == nil and opening.answered?,
          [] <- opening.pending,
-         true <- open(context) != %{},
+         true <- open?(context),
          {:ok, arrivals} <- Journal.fetch_arrivals(opts[:store], context[:id]) do
       find_call(context, arrivals)
     else
@@ -225,14 +225,17 @@ defmodule AshAgent.Runtime.Late do
     end
   end
 
-  @doc "Returns the calls that wait, by their keys."
-  def open(context),
-    do:
-      for(
-        %{handle: key} = call when key != nil <- Calls.late_calls(context, :open),
+  @doc "Returns whether a call waits and has no result."
+  def open?(context), do: Context.Changes.waits?(context, :now)
+
+  @doc "Returns those of the calls that wait for whose results these are, by their keys."
+  def open(context, arrivals) do
+    keys = for %{key: key} <- arrivals, do: key
+
+    for %{state: :open} = call <- Calls.late_calls(context, keys),
         into: %{},
-        do: {key, call}
-      )
+        do: {call.handle, call}
+  end
 
   @doc "Returns whether a call belongs to the person whose turn an iteration is in."
   def same_asker?(context, call, number),
@@ -246,47 +249,38 @@ defmodule AshAgent.Runtime.Late do
   def take(%{journal: nil} = run, _wake, _waits), do: {:ok, run}
 
   def take(run, wake, waits) do
-    with open when open != %{} <- open(run.context),
-         {:ok, [_ | _] = arrivals} <- Journal.arrivals(run.journal) do
-      {:ok, take_all(run, open, arrivals, wake, waits ++ pending_waits(run.context))}
+    with true <- open?(run.context),
+         {:ok, [_ | _] = arrivals} <- Journal.arrivals(run.journal),
+         open = open(run.context, arrivals),
+         own = list_own(run.context, open, arrivals, wake),
+         :ok <- if(wake, do: Bounds.begin_turn(put_in(run.context, try_all(run, own))), else: :ok) do
+      {:ok, take_all(run, open, own, wake, waits ++ pending_waits(run.context))}
     else
       {:error, reason} -> {:stop, %{run | refused: run.refused || reason}, {:failed, reason}}
       _nothing -> {:ok, run}
     end
   end
 
+  # Not those of calls of somebody else, or of one whose tool has not returned.
+  defp list_own(context, open, arrivals, wake) do
+    asker = Authority.asker(context, wake || context.current_iteration)
+    numbers = open |> Map.values() |> Enum.map(& &1.iteration) |> Enum.uniq()
+    own = Enum.filter(numbers, &(Authority.asker(context, &1) == asker))
+    for %{key: key} = arrival <- arrivals, open[key][:iteration] in own, do: arrival
+  end
+
+  # The conversation with results as they came, for a forecast: no hook has seen them.
+  defp try_all(run, arrivals), do: run.context |> drop(arrivals) |> place()
+
+  defp take_all(run, _open, [], _wake, _waits), do: run
+
   defp take_all(run, open, arrivals, wake, waits) do
     waits = for wait <- waits, do: {wait.id, awaited_ids(run.context, wait)}
-    number = wake || run.context.current_iteration
-    asker = Authority.asker(run.context, number)
-    askers = Map.new(open, fn {_key, call} -> {call.iteration, nil} end)
-
-    askers =
-      Map.new(askers, fn {number, nil} -> {number, Authority.asker(run.context, number)} end)
-
-    {context, keys} =
-      Enum.reduce(arrivals, {run.context, []}, fn %{key: key} = arrival, {context, keys} ->
-        case open[key] do
-          %{iteration: number} = call when :erlang.map_get(number, askers) == asker ->
-            {add(run, context, call, arrival, waits), [key | keys]}
-
-          # Of a call of somebody else, or one whose tool has not returned.
-          _later ->
-            {context, keys}
-        end
-      end)
-
-    if keys == [] do
-      run
-    else
-      context = place(context)
-      context = if wake, do: note_woken(context, wake), else: context
-
-      Run.put_context(
-        %{run | journal: Journal.take_arrivals(run.journal, Enum.reverse(keys))},
-        context
-      )
-    end
+    add = &add(run, &2, open[&1.key], &1, waits)
+    context = arrivals |> Enum.reduce(run.context, add) |> place()
+    context = if wake, do: note_woken(context, wake), else: context
+    keys = Enum.map(arrivals, & &1.key)
+    Run.put_context(%{run | journal: Journal.take_arrivals(run.journal, keys)}, context)
   end
 
   defp place(context) do

@@ -27,7 +27,7 @@ defmodule AshAgent.Runtime.Loop do
   # A run that may not ask the model must not continue the tools of an earlier run either: it cannot end well.
   defp check_price(run) do
     with {:error, reason} <- Bounds.begin(run.bounds, run.context, run.model, run.outermost?),
-         false <- run.pending == [] and run.answered? do
+         false <- run.pending == [] and run.answered? and run.wake == nil do
       {:stop, run, {:failed, reason}}
     else
       _may_ask -> {:ok, run}

@@ -159,9 +159,9 @@ defmodule AshAgent.Runtime.Run do
   defp first_iteration(%{current_iteration: number} = context, %{turn_start: first}, max) do
     least = max(first, number - max)
 
-    if Context.Calls.late_calls(context) == [],
-      do: least,
-      else: Enum.find(number..least//-1, least, &(Late.woken(context, &1) != nil))
+    if Context.Changes.waits?(context, :ever),
+      do: Enum.find(number..least//-1, least, &(Late.woken(context, &1) != nil)),
+      else: least
   end
 
   @doc "Reads the facts again that a run begins with, after late results got their place."
@@ -368,6 +368,8 @@ defmodule AshAgent.Runtime.Run do
   end
 
   defp store_end(run, {:store_error, _reason}), do: run
+  # Nothing has begun.
+  defp store_end(%{wake: wake} = run, _reason) when wake != nil, do: run
   defp store_end(run, :parked), do: flush(run, :parked, %{parked: %{reason: :paused}})
   defp store_end(%{ended?: true} = run, _reason), do: flush(run, :idle)
 

@@ -6,12 +6,14 @@ defmodule AshAgent.Session.Job do
 
   alias AshAgent.Context
   alias AshAgent.Runtime.{Authority, Late, Loop}
+  alias AshAgent.Session.Options
 
   #   * `input`, `opts` - the message, and the options of the function that was called
   #   * `client` - an `AshAgent.Session.Client`, or `nil`
   #   * `id` - the prompt's in the store, if it waits there
+  #   * `asked?` - somebody asked to go on with the turn, with the limits that they want or the session's
   @enforce_keys [:kind]
-  defstruct [:kind, :input, :client, :id, opts: []]
+  defstruct [:kind, :input, :client, :id, asked?: false, opts: []]
 
   @doc "Returns the job of a message that waits in the store, or that came too late for its turn."
   def from_message(%{id: id, input: input} = message, opts \\ [], client \\ nil) do
@@ -31,14 +33,25 @@ defmodule AshAgent.Session.Job do
     error in [Context.Error, ArgumentError, FunctionClauseError] -> {:error, error}
   end
 
-  defp add_input(context, %{kind: :resume, opts: opts}, runtime) do
-    with [runtime_context: %{} = given] <- Authority.take(opts),
-         true <- Loop.acts?(context, runtime),
-         do: Authority.note_run(context, given, opts[:by]),
-         else: (_own_or_answered -> context)
+  defp add_input(context, %{kind: :resume, opts: opts} = job, runtime) do
+    limits = Options.take_limits(job)
+
+    with true <- Loop.acts?(context, runtime),
+         context = if(job.asked?, do: Authority.note_limits(context, limits), else: context),
+         {context, [runtime_context: %{} = given]} <- {context, Authority.take(opts)} do
+      Authority.note_run(context, given, opts[:by])
+    else
+      {context, _own} -> context
+      false -> context
+    end
   end
 
-  defp add_input(context, %{kind: :wake}, _runtime), do: context
+  defp add_input(context, %{kind: :wake, opts: opts} = job, _runtime) do
+    case Options.take_limits(job) do
+      [] -> context
+      limits -> Authority.note_limits(context, limits, opts[:call].iteration)
+    end
+  end
 
   defp add_input(context, %{kind: :steer, input: input, opts: opts}, _runtime),
     do: context |> interrupt() |> Authority.add_message(input, metadata(opts))
@@ -50,6 +63,7 @@ defmodule AshAgent.Session.Job do
     |> interrupt()
     |> Context.add_user_message(input, message)
     |> Authority.note_prompt(Authority.take(opts), runtime[:runtime_context])
+    |> Authority.note_limits([])
   end
 
   # Whoever writes is not kept waiting.

@@ -110,7 +110,13 @@ defmodule AshAgent.Session.Options do
   @limited Runtime.Options.take_schema(~w(max_iterations max_calls max_total_tokens max_cost)a)
   @limits for {name, option} <- @limited,
               option = Keyword.drop(option, [:default, :doc]),
-              do: {name, option ++ [doc: "replaces the session's for this run."]}
+              do:
+                {name,
+                 option ++
+                   [
+                     doc:
+                       "replaces the session's for this run. Results that come later for its calls begin turns with the lesser of the two."
+                   ]}
 
   @functions for {name, rows} <- [
                    prompt: @prompt_async ++ [@await],

@@ -4,7 +4,7 @@ defmodule AshAgent.Session.Parked do
   # Conversations that nothing goes on with until somebody resumes them. Why is in the note of the write that parked it: `%{parked: reason}`,
   # where the reason is a map with a `:reason` and what belongs to it.
 
-  alias AshAgent.Runtime.Journal
+  alias AshAgent.Runtime.{Error, Journal}
   alias AshAgent.Store
 
   require Logger
@@ -41,6 +41,11 @@ defmodule AshAgent.Session.Parked do
 
   def describe(%{reason: :missing_option, option: option}) do
     "its turn was begun with #{inspect(option)}, which the session does not have"
+  end
+
+  def describe(%{reason: :over_budget, limit: reason}) do
+    "results came for which a turn would begin, and its limits do not allow that: " <>
+      Exception.message(%Error{reason: reason, context: nil})
   end
 
   def describe(%{reason: :missing_runtime_context}) do

@@ -33,7 +33,8 @@ defmodule AshAgent.Session.Run do
   #   * `handed` - the last of them, with the conversation that does not have them yet
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
-  @enforce_keys ~w(task token client first started ending underway authority before asked_before stored?)a
+  #   * `wake?` - it begins a turn for late results
+  @enforce_keys ~w(task token client first started ending underway authority before asked_before stored? wake?)a
   defstruct @enforce_keys ++ [:handed, given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
@@ -98,7 +99,8 @@ defmodule AshAgent.Session.Run do
       authority: authority,
       before: session.context,
       asked_before: session.asked,
-      stored?: kind in [:resume, :wake] or job.id != nil
+      stored?: kind in [:resume, :wake] or job.id != nil,
+      wake?: kind == :wake
     }
 
     run = struct!(__MODULE__, Map.merge(begun, own))
@@ -147,6 +149,7 @@ defmodule AshAgent.Session.Run do
 
   defp end_of(%{reason: :missing_runtime_context}), do: {:missing_option, :runtime_context}
   defp end_of(%{reason: :missing_option, option: option}), do: {:missing_option, option}
+  defp end_of(%{reason: :over_budget, limit: reason}), do: reason
 
   # A message ends the turn before it. Its calls that were started may have been carried out.
   defp settle_started(%{context: context}, %{kind: kind}) when kind in [:resume, :wake],
@@ -244,8 +247,10 @@ defmodule AshAgent.Session.Run do
     %{claim: claim, runtime: runtime, ended: ended} = session
     new? = context != session.context
     caller = Keyword.get(job.opts, :caller)
-    opts = runtime |> Keyword.merge(opts) |> Keyword.merge(Options.take_limits(job))
     wake = if job.kind == :wake, do: job.opts[:call]
+    limits = Authority.limits(context, wake && wake.iteration)
+    opts = runtime |> Keyword.merge(opts) |> Bounds.narrow(limits)
+    opts = Keyword.merge(opts, Options.take_limits(job))
     within = self() |> within(token, claim) |> Map.merge(%{underway: underway, wake: wake})
 
     Caller.task(runtime[:supervisor], caller, fn ->
@@ -383,14 +388,32 @@ defmodule AshAgent.Session.Run do
 
   # What waits behind the turn still does.
   defp finish(
-         %{status: :running, run: run, claim: %{kept: %{status: :parked}}} = session,
+         %{status: :running, claim: %{kept: %{status: :parked}}} = session,
          {:error, %Error{reason: {:missing_option, _option}}} = reply
+       ),
+       do: stay_parked(session, reply)
+
+  # The limits did not allow to begin a turn for late results, which wait in the store.
+  defp finish(
+         %{status: :running, run: %{wake?: true, before: %{current_iteration: number}} = run} =
+           session,
+         {:error, %Error{context: %{current_iteration: number} = context} = error} = reply
        ) do
+    cond do
+      run.client == nil -> park(session, context, %{reason: :over_budget, limit: error.reason})
+      session.claim.kept.status == :parked -> stay_parked(session, reply)
+      true -> end_run(session, context, reply)
+    end
+  end
+
+  defp finish(session, {_, %{context: context}} = reply), do: end_run(session, context, reply)
+
+  defp stay_parked(%{run: run} = session, reply) do
     reply = add_stored(reply, session)
     tell_end(%{session | status: :idle, run: nil, pausing?: false}, run, reply)
   end
 
-  defp finish(%{run: run} = session, {_, %{context: context}} = reply) do
+  defp end_run(%{run: run} = session, context, reply) do
     reply = add_stored(reply, session)
     session = %{session | run: nil} |> State.clear_taken() |> State.put_context(context)
     session |> tell_end(run, reply) |> go_on(:known)

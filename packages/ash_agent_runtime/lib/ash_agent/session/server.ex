@@ -360,7 +360,8 @@ defmodule AshAgent.Session.Server do
 
       if Runtime.undecided?(context, claim && claim.kept, runtime[:approval]),
         do: refuse(session, {:missing_option, :approval}),
-        else: start_or_enqueue(%Job{kind: :resume, opts: opts, client: client}, session)
+        else:
+          start_or_enqueue(%Job{kind: :resume, opts: opts, client: client, asked?: true}, session)
     end)
   end
 

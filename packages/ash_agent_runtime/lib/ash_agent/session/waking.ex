@@ -21,13 +21,13 @@ defmodule AshAgent.Session.Waking do
 
   def next(%{claim: %{kept: %{status: status}}, run: nil} = session, asked?)
       when status in [:idle, :waiting] do
-    open = Late.open(session.context)
-
-    if open == %{} and status == :idle and not asked? do
+    if not Late.open?(session.context) and status == :idle and not asked? do
       {:rest, :infinity}
     else
       with {:ok, [_ | _] = arrivals} <- Claim.fetch_arrivals(session.claim),
            true <- session.woken != session.claim.kept.revision do
+        open = Late.open(session.context, arrivals)
+
         if status == :waiting,
           do: go_on(session, open, arrivals),
           else: wake(session, open, arrivals)
@@ -41,7 +41,7 @@ defmodule AshAgent.Session.Waking do
 
   @doc "Returns after how many milliseconds a session looks again."
   def look_again(%{claim: %{lease: lease}, context: context}),
-    do: if(Late.open(context) == %{}, do: :infinity, else: max(div(lease, 3), 1))
+    do: if(Late.open?(context), do: max(div(lease, 3), 1), else: :infinity)
 
   ## A turn that waits
 
@@ -159,7 +159,7 @@ defmodule AshAgent.Session.Waking do
   """
   def redirect(%{context: context, claim: claim}, %{kind: :resume, opts: opts} = job)
       when claim != nil do
-    with true <- Late.open(context) != %{},
+    with true <- Late.open?(context),
          %{answered?: true, pending: 0} <- Context.outline(context),
          {:ok, arrivals} <- Claim.fetch_arrivals(claim),
          %{} = call <- Late.find_call(context, arrivals) do

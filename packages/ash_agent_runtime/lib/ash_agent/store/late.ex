@@ -16,8 +16,10 @@ defmodule AshAgent.Store.Late do
   def fields(value, lines, opts \\ []) do
     lines = Map.new(lines, &{&1.number, &1.context})
     now = Map.new(Changes.lines(value), &{&1.number, &1.context})
-    same = for {number, context} <- now, same?(lines[number], context), do: number
-    [before, calls] = for all <- [lines, now], do: all |> Map.drop(same) |> calls()
+    changes = for {number, context} <- now, do: changes(context, lines[number])
+    gone = for {_number, context} <- Map.drop(lines, Map.keys(now)), do: Calls.late_calls(context)
+    calls = changes |> Enum.map(&elem(&1, 0)) |> own()
+    before = own(gone ++ Enum.map(changes, &elem(&1, 1)))
 
     waits =
       for {key, %{state: :open} = call} <- calls, not is_map_key(before, key) do
@@ -53,13 +55,14 @@ defmodule AshAgent.Store.Late do
     end
   end
 
-  defp same?(nil, _context), do: false
-  defp same?(was, context), do: Context.Changes.same?(was, context)
+  # Those of a line that may have changed, and as they were before.
+  defp changes(context, nil), do: {Calls.late_calls(context), []}
+  defp changes(context, was), do: Context.Changes.late_calls(context, was)
 
   # One of a fork or a branch waits elsewhere.
-  defp calls(contexts) do
-    for {_number, context} <- contexts,
-        call <- Calls.late_calls(context),
+  defp own(lists) do
+    for calls <- lists,
+        call <- calls,
         call.state != :elsewhere,
         Options.id?(call.handle),
         into: %{},

@@ -2,6 +2,8 @@ defmodule AshAgent.Late.LoopTest do
   # Not beside tests that capture the log: these conversations are parked, and that is logged.
   use ExUnit.Case, async: false
 
+  import AshAgent.TestSupport.Runs, only: [drain: 1]
+
   alias AshAgent.{Context, Runtime, Session, Store}
   alias AshAgent.Context.Calls
 
@@ -726,6 +728,150 @@ defmodule AshAgent.Late.LoopTest do
       # Whoever writes reads the others.
       {:ok, _} = Session.prompt(session, "And?")
       assert {:ok, []} = Store.arrivals(store, "c1")
+    end
+
+    defp costly(answers) do
+      for answer <- answers do
+        answer = if is_binary(answer), do: %{content: answer}, else: answer
+        Map.put(answer, :usage, %{input_tokens: 100, output_tokens: 0})
+      end
+    end
+
+    defp count_asked, do: length(drain(do: ({:asked, _} -> :asked)))
+
+    # The name, what the session has and what the turn was given, and how often the model is asked then.
+    for {name, own, given, asked} <- [
+          {:max_calls, nil, 1, 1},
+          {:max_calls, 3, 1_000, 3},
+          {:max_iterations, 10, 2, 2},
+          {:max_iterations, 3, 1_000, 3},
+          {:max_total_tokens, nil, 150, 2},
+          {:max_total_tokens, 250, 1_000, 3},
+          {:max_total_tokens, 250, :infinity, 3}
+        ],
+        life <- ["the same", "another", "a killed"] do
+      test "has the limits of the turn that made the call: #{name}, #{own}, #{given}, in #{life} life",
+           %{store: store} do
+        [name, own, given, asked, life] = unquote([name, own, given, asked, life])
+        looks = for n <- 1..5, do: call("look", "l#{n}")
+        llm = model(costly([call("build", "a"), "Started."] ++ looks ++ ["Enough."]))
+        ask = fn call, _ -> if call.name == "build", do: :ask, else: :approve end
+        test = self()
+        stuck = fn _, _ -> send(test, :stuck) && Process.sleep(:infinity) end
+        tools = if life == "a killed", do: %{tools() | look: stuck}, else: tools()
+        opts = [tools: tools, approval: ask] ++ if(own, do: [{name, own}], else: [])
+        session = session(store, llm, opts)
+        {:paused, _} = Session.prompt(session, "Build it")
+        :ok = Session.approve(session, "a")
+        {:ok, %{output: "Started."}} = Session.resume(session, [{name, given}])
+        key = key()
+        count_asked()
+
+        session =
+          case life do
+            "the same" -> session
+            "another" -> GenServer.stop(session) && session(store, llm, opts)
+            "a killed" -> session
+          end
+
+        {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+
+        if life == "a killed" do
+          assert_receive :stuck, 5_000
+          Process.flag(:trap_exit, true)
+          Process.exit(session, :kill)
+          assert_receive {:EXIT, ^session, :killed}
+          assert count_asked() == 1
+          opts = opts |> Keyword.put(:tools, tools()) |> Keyword.delete(:approval)
+          # What goes on with the turn asks no more than a run with these limits.
+          again = session(store, llm, opts)
+          await(again, :idle)
+          assert count_asked() <= asked
+        else
+          await(session, :idle)
+          assert count_asked() == asked
+          # A message begins another turn.
+          {:ok, %{output: "Enough."}} = Session.prompt(session, "Go on", [])
+        end
+      end
+    end
+
+    @cheap [prices: [%{model: :any, input: 1, output: 1}]]
+
+    test "no turn that has cost its limit, so it waits and says so", %{store: store} do
+      llm =
+        model(costly([call("build", "a"), "Started.", "Green.", call("build", "b"), "Again."]))
+
+      test = self()
+      hook = fn call, result, _ -> send(test, {:after, call.id}) && {:ok, result} end
+      session = session(store, llm, [max_cost: 200, after_tool: hook] ++ @cheap)
+      {:ok, %{output: "Started."}} = Session.prompt(session, "Build it")
+      key = key()
+      before = Session.context(session)
+      count_asked()
+      {:ok, :kept} = arrive(store, session, key, {:ok, "green"})
+      await(session, :parked)
+      refute_received {:after, "a"}
+
+      over_budget = fn ->
+        assert count_asked() == 0
+        assert Session.context(session) == before
+        {:ok, kept} = Store.fetch(store, "c1")
+        assert {:ok, [%{key: ^key}]} = Store.arrivals(store, "c1")
+        assert {:ok, %{reason: reason}} = Session.Parked.fetch(store, kept)
+        assert %{reason: :over_budget, limit: {:max_cost_exceeded, 200}} = reason
+        assert Session.Parked.describe(reason) =~ "results came"
+        assert {:ok, [%{status: :parked}]} = AshAgent.Sessions.overview(store)
+      end
+
+      over_budget.()
+      assert {:error, %{reason: {:max_cost_exceeded, 200}}} = Session.resume(session)
+      assert Session.status(session) == :parked
+      over_budget.()
+      assert {:ok, %{output: "Green."}} = Session.resume(session, max_cost: 1_000)
+      assert {:ok, []} = Store.arrivals(store, "c1")
+      assert_received {:after, "a"}
+
+      # Whoever writes begins another turn, which reads it.
+      {:ok, %{output: "Again."}} = Session.prompt(session, "Build it")
+      {:ok, :kept} = arrive(store, session, key(), {:ok, "red"})
+      await(session, :parked)
+      count_asked()
+      {:ok, %{output: "nothing more"}} = Session.prompt(session, "And?")
+      assert asked() =~ "red"
+    end
+
+    test "no turn whose first request would cost too much, or has no price", %{store: store} do
+      opts = [view: :auto, max_cost: 4_000] ++ @cheap
+      session = session(store, model(costly([call("build", "a"), "Started.", "Green."])), opts)
+      {:ok, _} = Session.prompt(session, "Build it")
+      {:ok, :kept} = arrive(store, session, key(), {:ok, String.duplicate("green ", 10_000)})
+      await(session, :parked)
+      assert {:ok, [_]} = Store.arrivals(store, "c1")
+      assert woken(session) == 0
+      GenServer.stop(session)
+
+      first = session(store, model([call("build", "a"), "Started."]), id: "c2")
+      {:ok, _} = Session.prompt(first, "Build it")
+      {key, _} = {key(), GenServer.stop(first)}
+      count_asked()
+      opts = [id: "c2", max_cost: 1_000, prices: [%{model: "one", input: 1, output: 1}]]
+      again = session(store, model(["x"]), opts)
+      {:ok, :kept} = Store.arrive(store, "c2", key, {:ok, "green"})
+      :ok = Session.take_arrivals(again)
+      await(again, :parked)
+      assert count_asked() == 0
+      {:ok, kept} = Store.fetch(store, "c2")
+      assert {:ok, %{reason: %{limit: {:no_price, nil}}}} = Session.Parked.fetch(store, kept)
+      GenServer.stop(again)
+
+      # The same without a session.
+      {:ok, kept} = Store.claim(store, "c2", owner: "me", status: :running)
+      opts = Keyword.delete(opts, :id) ++ [llm: model(["x"]), tools: %{build: late()}]
+      opts = [store: store, kept: kept] ++ opts
+      assert {:error, %{reason: {:no_price, nil}}} = Runtime.run(kept.value, opts)
+      assert count_asked() == 0
+      assert {:ok, [%{key: ^key}]} = Store.arrivals(store, "c2")
     end
 
     test "has the type of the turn that made the call, and its approval", %{store: store} do

@@ -4,6 +4,8 @@ defmodule AshAgent.Store.CostTest do
   import AshAgent.TestSupport.Runs, only: [drain: 1]
 
   alias AshAgent.{ChatContext, Context, Store}
+  alias AshAgent.Context.Calls
+  alias AshAgent.Runtime.Late
   alias AshAgent.TestSupport.CountingStore
 
   setup do
@@ -45,6 +47,40 @@ defmodule AshAgent.Store.CostTest do
 
     # The numbers of the iterations are longer.
     assert_in_delta few, many, 30
+  end
+
+  test "a write looks at no call that waits and has not changed" do
+    [few, many] =
+      for count <- [10, 10_000] do
+        calls = for n <- 1..count, do: %{id: "c#{n}", name: "build", arguments: %{}}
+        waiting = for n <- 1..count, do: {"c#{n}", {:waiting, %{handle: "k#{n}.1"}}}
+        before = Context.new("x", id: "c") |> Context.add_assistant_message(nil, calls)
+        before = Context.add_tool_results(before, waiting)
+        {_fields, lines, _media} = Store.Changes.of(before, nil, [])
+        {:ok, next} = before |> turn(1) |> Calls.arrive({:handle, "k#{count}.1"}, {:ok, 1})
+        next = next |> Context.add_assistant_message("Done.") |> Calls.place_arrivals()
+
+        # The first write has all of them, and the next one has what it is about.
+        assert [waits: all] = Store.Late.fields(before, [])
+        assert length(all) == count
+
+        reductions(fn ->
+          assert [closed: [%{state: :arrived}]] = Store.Late.fields(next, lines)
+          arrivals = [%{key: "k1.1"}, %{key: "unknown"}]
+          assert ["k1.1"] = next |> Late.open(arrivals) |> Map.keys()
+          assert Late.open?(next)
+        end)
+      end
+
+    # Those of the core are by its time. To read all calls takes a hundred times as many.
+    assert many < few + 20_000
+  end
+
+  defp reductions(work) do
+    {:reductions, before} = Process.info(self(), :reductions)
+    work.()
+    {:reductions, later} = Process.info(self(), :reductions)
+    later - before
   end
 
   test "a note on an early iteration writes that one", %{store: store} do
