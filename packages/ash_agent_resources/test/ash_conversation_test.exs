@@ -719,6 +719,26 @@ for {resource, moduletags, integrations} <- [
       assert ["One", _, "Two", _, "Three", "You said: Three"] = tl(texts(chat))
     end
 
+    test "what was said and waits is answered as whoever said it, or not at all" do
+      echo()
+      chat = start(%{input: "One"})
+      claim = until(fn -> claimed(key(chat)) end)
+      chat = @resource.say!(chat, "Two", opts())
+      {:ok, _} = Store.release(store(), claim, status: :idle)
+
+      # A session that knows nothing of the action.
+      test = self()
+      llm = fn _context -> send(test, :asked_as_nobody) && {:ok, %{content: "as nobody"}} end
+      own = [store: store(), id: key(chat), llm: llm]
+      session = start_supervised!({AshAgent.Session, own}, id: :own, restart: :temporary)
+      assert until(fn -> AshAgent.Session.status(session) == :parked end)
+      refute_received :asked_as_nobody
+      :ok = stop_supervised(:own)
+
+      @resource.resume!(chat, opts())
+      assert ["Two", "You said: Two"] = Enum.take(texts(chat), -2)
+    end
+
     test "keeps what is said while somebody out of reach runs the conversation" do
       echo()
       chat = start(%{input: "One"})

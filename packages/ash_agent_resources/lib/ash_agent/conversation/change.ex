@@ -42,7 +42,7 @@ defmodule AshAgent.Conversation.Change do
   alias Ash.Changeset
   alias AshAgent.{Context, Conversation, Store}
   alias AshAgent.Conversation.{Asker, Begin, Info, Runner}
-  alias AshAgent.Runtime.{Ended, Journal, Rewind, ToolArguments}
+  alias AshAgent.Runtime.{Authority, Ended, Journal, Rewind, ToolArguments}
 
   @actions [:start, :fork, :say, :resume, :approve, :deny, :answer, :arrive, :cancel, :rewind]
   # The last two are the extension's own.
@@ -108,7 +108,10 @@ defmodule AshAgent.Conversation.Change do
       changeset, record ->
         {:ok, {input, metadata}} = message
         key = Changeset.get_argument(changeset, :key)
-        opts = [metadata: Asker.put_key(metadata, key)]
+
+        # Nobody but who asked, or somebody who is found by the message, gives its turn a runtime context.
+        metadata = Authority.mark(Asker.put_key(metadata, key), Authority.gone())
+        opts = [metadata: metadata]
 
         case enqueue(changeset, record, input, if(key, do: [id: key] ++ opts, else: opts)) do
           {:ok, id} -> {:ok, Ash.Resource.put_metadata(record, :prompt, id)}
