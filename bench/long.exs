@@ -1,4 +1,4 @@
-# Measures what a turn of a long conversation costs beside the request itself:
+# Measures what a turn of a long conversation costs:
 #
 #     ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run bench/long.exs
 #
@@ -131,6 +131,12 @@ operations = [
   {"hide ten more, with an index", hidden, &Context.View.hide(&1, {:all_but_last, 3})},
   {"hide, with a handle", &Context.Recall.put_recall(&1, true),
    &Context.View.hide(&1, {:all_but_last, 3})},
+  # A loop encodes each turn, so what was encoded before is kept.
+  {"request after the next turn",
+   fn context ->
+     Context.encode_request!(context, :anthropic)
+     Long.add_turn(context.current_iteration, context)
+   end, &Context.encode_request!(&1, :anthropic)},
   {"clear when due", & &1, &Context.Rent.clear_when_due(&1, keep: 3)},
   {"a hundred notes of the same request", & &1,
    fn context ->

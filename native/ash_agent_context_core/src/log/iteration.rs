@@ -11,6 +11,7 @@ use crate::log::failed::Failures;
 use crate::log::ids::Ids;
 use crate::log::kind::CallKind;
 use crate::log::marks::Marks;
+use crate::log::memo::Memo;
 use crate::log::message::{Message, Outcome, Role, Status};
 use crate::log::metadata::Metadata;
 use crate::log::original::Original;
@@ -58,6 +59,8 @@ pub struct Iteration {
     /// Encodings of all its messages; copies with the same messages share them.
     pieces: OnceLock<Arc<Pieces>>,
     marks: OnceLock<Arc<Marks>>,
+    /// The keys of what it shows, by its look.
+    pub(crate) seen: Memo<Box<[u64]>>,
     pub(crate) tallies: Tallies,
     usage: Usage,
     pending: usize,
@@ -196,6 +199,7 @@ impl Iteration {
     /// Forgets what was made of other messages; the iteration that this one was copied from keeps it.
     fn forget(&mut self) {
         (self.pieces, self.marks) = (OnceLock::new(), OnceLock::new());
+        self.seen = Memo::default();
     }
 
     /// Adds a message with the results of its calls.

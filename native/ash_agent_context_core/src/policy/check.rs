@@ -1,7 +1,6 @@
 //! Checking a summary against the iterations that it stands for: which of their facts it has, which it misses, and which of
 //! its own are not in them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::Context;
@@ -11,6 +10,7 @@ use crate::policy::facts::{add_keys, Fact};
 use crate::policy::hidden_note::{append_facts, append_words, SEARCHES};
 use crate::policy::recall::add_pinned;
 use crate::tokens::Method;
+use crate::value::keys::KeySet;
 use crate::value::letters;
 use crate::value::time::Time;
 use crate::value::word::words;
@@ -187,7 +187,7 @@ impl Context {
     /// # Complexity
     /// O(the log)
     fn check(&self, first: u64, last: u64, text: &str) -> (Verdict, Vec<Fact>) {
-        let mut has = HashSet::new();
+        let mut has = KeySet::default();
         add_keys(text, &mut has);
         has.extend(tokens(text).map(|token| token.key()));
         let facts = self.ranked_facts(first, last);

@@ -2,7 +2,7 @@
 
 use std::cell::LazyCell;
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use crate::context::log_text::LogText;
@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::marks::{FactMark, Marks, TextMarks, WordMark};
 use crate::log::message::Status;
+use crate::value::keys::{KeyMap, KeySet};
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
 use crate::view::masks::Masks;
@@ -47,8 +48,8 @@ pub(crate) struct Fact {
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     /// How often calls used each, and the iteration of the last one.
-    by_calls: HashMap<u64, (u32, u64)>,
-    by_users: HashSet<u64>,
+    by_calls: KeyMap<(u32, u64)>,
+    by_users: KeySet,
     /// Tells of most words that no call used them.
     may_be: Vec<bool>,
 }
@@ -60,7 +61,7 @@ const FILTER: usize = 1 << 14;
 #[derive(Debug)]
 pub(crate) struct Facts<'u> {
     used: &'u Used,
-    known: HashMap<u64, Fact>,
+    known: KeyMap<Fact>,
     texts: usize,
 }
 
@@ -200,7 +201,7 @@ impl<'u> Facts<'u> {
     pub fn new(used: &'u Used) -> Self {
         Self {
             used,
-            known: HashMap::new(),
+            known: KeyMap::default(),
             texts: 0,
         }
     }
@@ -237,7 +238,7 @@ impl<'u> Facts<'u> {
         &mut self,
         marks: &TextMarks,
         at: At,
-        seen: Option<&HashSet<u64>>,
+        seen: Option<&KeySet>,
         text: impl Fn() -> &'t str,
     ) {
         let used = self.used;
@@ -289,24 +290,33 @@ impl<'u> Facts<'u> {
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.known.len()
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
-    /// Returns all of them, the likeliest to be needed again first.
-    pub fn rank(self) -> Vec<Fact> {
+    pub fn has(&self, key: u64) -> bool {
+        self.known.contains_key(&key)
+    }
+
+    /// Returns up to so many of those to take, the likeliest to be needed again first. Asks about each once.
+    pub fn rank(self, most: usize, mut takes: impl FnMut(&Fact) -> bool) -> Vec<Fact> {
         let texts = self.texts.max(1) as f64;
-        let facts = self.known.into_values();
+        let facts = self.known.into_values().filter(|fact| takes(fact));
         let facts = facts.map(|fact| (score(&fact, texts), fact));
         let mut facts: Vec<(f64, Fact)> = facts.collect();
-        facts.sort_by(|(a, one), (b, other)| {
+        let order = |(a, one): &(f64, Fact), (b, other): &(f64, Fact)| {
             let scores = b.partial_cmp(a).unwrap_or(Ordering::Equal);
             // The order of a hash map must not show.
             scores
                 .then(other.last.cmp(&one.last))
                 .then(one.text.cmp(&other.text))
                 .then(one.key.cmp(&other.key))
-        });
+        };
+        if most < facts.len() {
+            facts.select_nth_unstable_by(most, order);
+            facts.truncate(most);
+        }
+        facts.sort_unstable_by(order);
         facts.into_iter().map(|(_, fact)| fact).collect()
     }
 }
@@ -336,14 +346,14 @@ fn first_line(kind: FactKind, text: &str) -> Found<'_> {
 }
 
 /// Returns the keys by which a text's facts and words are found again.
-pub(crate) fn keys(text: &str) -> HashSet<u64> {
-    let mut keys = HashSet::new();
+pub(crate) fn keys(text: &str) -> KeySet {
+    let mut keys = KeySet::default();
     add_keys(text, &mut keys);
     keys
 }
 
 /// Adds the keys of one more text. A number is found by the words on either side of it, and a line as a whole.
-pub(crate) fn add_keys(text: &str, keys: &mut HashSet<u64>) {
+pub(crate) fn add_keys(text: &str, keys: &mut KeySet) {
     each(&note::without_counts(text), |found| {
         keys.insert(found.key);
         keys.extend(found.other);

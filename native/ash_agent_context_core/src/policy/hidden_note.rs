@@ -199,7 +199,7 @@ impl Context {
                 }
             }
         }
-        facts.rank()
+        facts.rank(usize::MAX, |_| true)
     }
 }
 
@@ -225,13 +225,15 @@ pub(crate) fn append_facts<'f>(
     (room, mut searches): (&mut u64, usize),
 ) -> usize {
     let mut appended = 0;
+    let most = usize::try_from(*room).unwrap_or(usize::MAX);
+    let mut runs = Runs::within(most.saturating_mul(4).saturating_add(text.len()));
     for fact in facts {
         let Some(left) = searches.checked_sub(text.len()) else {
             break;
         };
         searches = left;
         // A line of the user may contain a number that is a fact of its own.
-        if skips(fact) || text.contains(&*fact.text) {
+        if skips(fact) || runs.may_have(text, &fact.text) && text.contains(&*fact.text) {
             continue;
         }
         if !append_words(text, start, &fact.text, room) {
@@ -241,6 +243,49 @@ pub(crate) fn append_facts<'f>(
         appended += 1;
     }
     appended
+}
+
+/// Tells of most texts that a longer one, which grows, does not contain them: by the runs of 4 and of 8 bytes that it has.
+struct Runs {
+    has: Vec<bool>,
+    read: usize,
+}
+
+impl Runs {
+    /// Makes one for a text that grows to about so many bytes; of a longer one it knows less.
+    fn within(bytes: usize) -> Self {
+        const PLACES: usize = 1 << 20;
+        let places = bytes.saturating_mul(8).min(PLACES).next_power_of_two();
+        Self {
+            has: vec![false; places],
+            read: 0,
+        }
+    }
+
+    fn may_have(&mut self, text: &str, part: &str) -> bool {
+        let places = self.has.len() as u64;
+        let place = |run: &[u8]| (key_of_run(run) % places) as usize;
+        for length in [4, 8] {
+            let from = self.read.saturating_sub(length - 1);
+            let new = text.as_bytes().get(from..).unwrap_or_default();
+            for run in new.windows(length) {
+                let place = self.has.get_mut(place(run));
+                place.into_iter().for_each(|has| *has = true);
+            }
+        }
+        self.read = text.len();
+        let length = if part.len() < 8 { 4 } else { 8 };
+        let mut runs = part.as_bytes().windows(length);
+        runs.all(|run| self.has.get(place(run)) == Some(&true))
+    }
+}
+
+/// Returns a number for a run of up to eight bytes.
+fn key_of_run(run: &[u8]) -> u64 {
+    let number = run
+        .iter()
+        .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
 fn is_pinned(pins: &Pins, number: u64, said: &LogText<'_>) -> bool {

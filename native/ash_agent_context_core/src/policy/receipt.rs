@@ -1,18 +1,20 @@
 //! The receipt of a view: for each fact that it does not show in its place, whether a model still sees it elsewhere, can
 //! recall it, must not see it, or has lost it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
 use crate::log::message::Role;
 use crate::policy::facts::{add_keys, Fact, Facts};
+use crate::value::keys::KeySet;
 use crate::value::word::words;
 use crate::view::facts::FactKind;
 use crate::view::recall_handle::RecallHandle;
 use crate::view::rendering::Shown;
 use crate::view::texts::{content_text, output_text};
+use crate::view::Stretch;
 
 words! {
     /// The state of a fact for the model.
@@ -112,22 +114,24 @@ impl Context {
         for (place, said) in self.shortened_texts() {
             facts.read(place, &said, self.masks());
         }
-        if facts.len() == 0 {
+        if facts.is_empty() {
             return receipt;
         }
-        let visible = self.visible_keys(request);
-        for fact in facts.rank() {
-            let state = self.state_of(&fact, &visible);
+        let visible = self.visible_keys(request, &facts);
+        let told = facts.rank(most, |fact| {
+            let state = self.state_of(fact, &visible);
             *receipt.counts.entry((fact.kind, state)).or_default() += 1;
-            let is_told = matches!(state, FactState::Recall | FactState::Gone);
-            if is_told && receipt.facts.len() < most {
-                receipt.facts.push(self.tell_fact(fact, state));
-            }
-        }
+            matches!(state, FactState::Recall | FactState::Gone)
+        });
+        let told = told.into_iter().map(|fact| {
+            let state = self.state_of(&fact, &visible);
+            self.tell_fact(fact, state)
+        });
+        receipt.facts = told.collect();
         receipt
     }
 
-    fn state_of(&self, fact: &Fact, visible: &HashSet<u64>) -> FactState {
+    fn state_of(&self, fact: &Fact, visible: &KeySet) -> FactState {
         match () {
             () if visible.contains(&fact.key) => FactState::Visible,
             () if fact.is_masked => FactState::Masked,
@@ -148,27 +152,47 @@ impl Context {
         }
     }
 
-    /// Returns the keys of everything that a model sees.
-    fn visible_keys(&self, request: Option<u64>) -> HashSet<u64> {
-        let mut keys = HashSet::new();
+    /// Returns the keys of everything that a model sees, as far as they are those of facts. What an iteration shows is read once
+    /// for each look, and anew under masks.
+    fn visible_keys(&self, request: Option<u64>, facts: &Facts<'_>) -> KeySet {
+        let mut keys = KeySet::default();
         let number = request.unwrap_or(u64::MAX);
         let system = self
             .messages()
             .take(usize::from(self.shown_system().is_some()));
-        let before = self.messages_between(0, number.saturating_sub(1));
         let asked = self.messages_between(number, number);
         let asked = asked.take_while(|shown| match shown.message {
             MessageRef::Added(message) => message.role != Role::Assistant,
             MessageRef::Results(..) => false,
         });
-        let shown = system.chain(before).chain(asked);
+        let shown = system.chain(asked);
         shown.for_each(|shown| shown.add_keys(&mut keys));
+        for stretch in self.stretches(0, number.saturating_sub(1)) {
+            let make = || -> Box<[u64]> {
+                let mut keys = KeySet::default();
+                let shown = stretch.messages();
+                shown.for_each(|shown| shown.add_keys(&mut keys));
+                keys.into_iter().collect()
+            };
+            let kept = match stretch {
+                Stretch::Iteration(iteration, look) if look.masks.is_none() => {
+                    let look = look.key_of_iteration(iteration);
+                    iteration.seen.get_or_make(look, make)
+                }
+                _ => Err(make()),
+            };
+            let shown = match &kept {
+                Ok(kept) => kept,
+                Err(made) => made,
+            };
+            keys.extend(shown.iter().filter(|key| facts.has(**key)));
+        }
         keys
     }
 }
 
 impl Shown<'_> {
-    fn add_keys(self, keys: &mut HashSet<u64>) {
+    fn add_keys(self, keys: &mut KeySet) {
         match self.see().message() {
             MessageRef::Added(message) => {
                 add_keys(&content_text(&message.content, None), keys);

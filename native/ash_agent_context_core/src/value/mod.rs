@@ -7,6 +7,7 @@ pub(crate) mod digest;
 pub mod escape;
 pub mod fields;
 pub mod json;
+pub(crate) mod keys;
 pub mod letters;
 pub mod node;
 pub mod numbers;

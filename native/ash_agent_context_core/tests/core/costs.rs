@@ -122,6 +122,17 @@ fn the_facts_of_a_text_are_found_once() {
 }
 
 #[test]
+fn a_receipt_reads_what_is_shown_once() {
+    let text = "at lib/a.ex:17 it was 430 ms, id QX7R2M. ".repeat(50);
+    let hidden = turns(200, &text).hide_iterations(1, 2, at(0)).unwrap();
+    let receipt = |context: &Context| {
+        steps::count_steps(|| assert!(context.receipt(10).count(FactState::Visible) > 2))
+    };
+    let (all, more) = (receipt(&hidden), receipt(&hidden.user("Q").says("A")));
+    assert!(all > 20 * more, "{all}, then {more}");
+}
+
+#[test]
 fn noting_a_request_looks_at_what_is_new() {
     let options = Options::new(Provider::Anthropic);
     let note = |context: &Context| {

@@ -293,8 +293,32 @@ proptest! {
             prop_assert_eq!(context.receipt(50), reload(&context).receipt(50));
             let (kept, anew) = (context.keep_last_iterations(1, at(40)), reload(&context).keep_last_iterations(1, at(40)));
             prop_assert_eq!(shown(&kept), shown(&anew));
+            check_index(&shown(&kept))?;
+            // What a branch goes on from has other messages than before, and may lack some.
+            let back = context.rewind(1 + number as i64 / 2).unwrap();
+            let back = call(&back.fork("b", at(41)), "other", "look", &given, asked).put_recall(true, at(42));
+            for branch in [&back, &back.clear_tool_results(1, "[cleared]", at(43)), &context] {
+                prop_assert_eq!(branch.receipt(50), reload(branch).receipt(50));
+                let few = branch.receipt(3);
+                prop_assert_eq!(&few.facts[..], &branch.receipt(50).facts[..few.facts.len().min(3)]);
+            }
         }
     }
+}
+
+/// An index has no fact that stands before it in the note.
+fn check_index(text: &str) -> Result<(), TestCaseError> {
+    for note in text.split("[Iteration").skip(1) {
+        let Some((before, facts)) = note.split_once("\nfacts: ") else {
+            continue;
+        };
+        let mut before = before.to_owned() + "\nfacts: ";
+        for fact in facts.lines().next().unwrap_or_default().split("; ") {
+            prop_assert!(!before.contains(fact), "{fact} stands twice in\n{note}");
+            before = before + fact + "; ";
+        }
+    }
+    Ok(())
 }
 
 /// The arguments of a call in JSON.
