@@ -423,6 +423,23 @@ defmodule AshAgent.Context.Calls do
       do: ref |> Native.context_late_calls(state) |> Reply.ok!()
 
   @doc """
+  Returns whether a call waits here and has no result, or with `:ever` whether one waits or did. Costs the same however many do.
+
+  ## Examples
+
+      iex> context = AshAgent.Context.new("Build it") |> AshAgent.Context.add_assistant_message(nil, [%{id: "a", name: :build}])
+      iex> context = AshAgent.Context.add_tool_results(context, [{"a", {:waiting, %{for: "ci"}}}])
+      iex> {AshAgent.Context.Calls.waits?(context), AshAgent.Context.Calls.waits?(AshAgent.Context.fork(context)), AshAgent.Context.Calls.waits?(AshAgent.Context.fork(context), :ever)}
+      {true, false, true}
+  """
+  @doc since: "0.1.0"
+  @spec waits?(Context.t(), :now | :ever) :: boolean()
+  def waits?(%Context{ref: ref}, since \\ :now) when since in [:now, :ever] do
+    {now?, ever?} = Native.context_has_late(ref)
+    if since == :now, do: now?, else: ever?
+  end
+
+  @doc """
   Leaves the calls that wait to another context of the same conversation, and returns the new context.
 
   Their results are refused here, as `:elsewhere`. `AshAgent.Context.fork/2` and `AshAgent.ChatContext.branch/3` do this, so that one

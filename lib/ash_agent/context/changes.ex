@@ -14,10 +14,6 @@ defmodule AshAgent.Context.Changes do
   def late_calls(%Context{ref: ref}, %Context{ref: before}),
     do: ref |> Native.context_late_changes(before) |> Reply.ok!()
 
-  @doc "Returns true if a call waits and has no result, or with `:ever` if one waits or did."
-  def waits?(%Context{ref: ref}, :now), do: elem(Native.context_has_late(ref), 0)
-  def waits?(%Context{ref: ref}, :ever), do: elem(Native.context_has_late(ref), 1)
-
   @doc "The number of the first iteration that the context has."
   def first_iteration(%Context{ref: ref}), do: Native.context_first_iteration(ref)
 

@@ -426,6 +426,84 @@ defmodule AshAgent.Context.LateTest do
              context |> View.put_masks([{"[0-9]", "#"}, {"call", "x"}]) |> results.()
   end
 
+  test "a result that was waited for, and a question, are shown in the terminal and on the page" do
+    build = %{id: "call_zebra", name: "build", arguments: %{"what" => "quagga"}}
+    ask = %{id: "call_gnu", name: "ask_user", arguments: %{"question" => "Which colour?"}}
+    question = %{"question" => "Which colour?", "choices" => ["heliotrope", "secret"]}
+    wait = %{for: "ann", handle: "2", question: question, deadline: @deadline}
+
+    context =
+      Context.new("Build it", id: "c")
+      |> Context.add_assistant_message(nil, [build, ask])
+      |> Context.add_tool_results([
+        {"call_zebra", {:waiting, %{for: "ci", handle: "1"}}},
+        {"call_gnu", {:waiting, wait}}
+      ])
+      |> Context.add_assistant_message(nil, [%{id: "call_emu", name: "wait_for"}])
+
+    opts = [from: "robot-secret", at: @at, awaited_by: "call_emu"]
+    {:ok, context} = Calls.arrive(context, {:handle, "1"}, {:ok, "an okapi"}, opts)
+
+    context =
+      context
+      |> Context.add_tool_results([{"call_emu", {:ok, "all"}}])
+      |> Context.add_assistant_message("Fine.")
+
+    context = Context.View.put_masks(context, [{"secret", "[X]"}])
+
+    for context <- [context, context |> Context.to_snapshot() |> Context.load!()] do
+      {:ok, device} = StringIO.open("")
+      Context.print(context, device: device, color: false, width: :infinity)
+      {_, text} = StringIO.contents(device)
+
+      at =
+        @at |> DateTime.truncate(:second) |> DateTime.to_string() |> String.replace("Z", " UTC")
+
+      assert text =~ "call_zebra: from robot-[X] at #{at}, call_emu waited for it"
+      assert text =~ ~s(call_zebra: for ci)
+      assert text =~ "heliotrope" and text =~ "for ann until "
+      refute text =~ "secret"
+
+      page = context |> AshAgent.Trace.to_html() |> IO.iodata_to_binary()
+      assert page =~ "call_emu waited for it"
+      assert page =~ "heliotrope"
+      assert page =~ ~s("awaited_by":"call_emu")
+      refute page =~ "robot-secret"
+    end
+  end
+
+  test "what is hidden is found by the texts of open calls and of results" do
+    call = &%{id: &1, name: "build", arguments: %{"what" => &2}}
+
+    context =
+      Context.new("Build it", id: "c")
+      |> Context.add_assistant_message(nil, [
+        call.("call_zebra", "quagga"),
+        call.("call_gnu", "tapir")
+      ])
+      |> Context.add_tool_results([
+        {"call_zebra", {:waiting, %{handle: "1"}}},
+        {"call_gnu", {:waiting, %{handle: "2"}}}
+      ])
+      |> Context.add_assistant_message("They run.")
+
+    {:ok, context} =
+      Calls.arrive(context, {:handle, "1"}, {:ok, "an okapi in src/late.ex"}, from: "ci")
+
+    context = context |> Calls.place_arrivals() |> Context.add_assistant_message("Fine.")
+    context = context |> Context.add_user_message("More?") |> Context.add_assistant_message("No.")
+    context = Context.Recall.put_recall(context, true)
+    hidden = Context.View.hide(context, {:all_but_last, 1})
+
+    for word <- ["quagga", "tapir", "okapi"] do
+      assert [%{handle: handle} | _] = Context.Recall.search(hidden, word)
+      assert {:ok, text} = Context.Recall.recall(hidden, handle)
+      assert text =~ word
+    end
+
+    assert "src/late.ex" in for(%{text: text} <- Context.Recall.receipt(hidden).facts, do: text)
+  end
+
   test "inspect shows no text" do
     refute inspect(answered()) =~ "72"
   end

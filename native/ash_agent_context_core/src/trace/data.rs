@@ -251,6 +251,9 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                     self.text(json, "for", words.into());
                 }
                 json.given("until", wait.deadline.map(millis));
+                if let Some(question) = &wait.question {
+                    self.value(json, "question", question);
+                }
             });
         }
         if let Some(arrived) = outcome.arrived() {
@@ -260,6 +263,7 @@ impl<'t, 'a> DataWriter<'t, 'a> {
                 if arrived.from != Value::Nil {
                     self.text(json, "from", words.into());
                 }
+                json.given("awaited_by", arrived.awaited_by.as_deref());
             });
         }
     }

@@ -8,7 +8,8 @@ use crate::log::message::{Message, Outcome, Output, Status};
 use crate::log::part::{Content, MediaPart, Part, PartKind, Source};
 use crate::trace::shown::MaskedEntry;
 use crate::value::letters;
-use crate::value::{json, wording, Value};
+use crate::value::time::Time;
+use crate::value::{json, time, wording, Value};
 
 /// A piece of text that stands on its own.
 pub(super) struct Passage<'a> {
@@ -30,8 +31,11 @@ impl<'a> Passage<'a> {
     }
 }
 
-/// Returns the passages of a message, those of its calls, and those of their results.
-pub(super) fn list_texts<'a>(masked: &'a MaskedEntry<'_>) -> Vec<Passage<'a>> {
+/// Returns the passages of a message, those of its calls, and those of their results. `mask` is for what is in neither.
+pub(super) fn list_texts<'a>(
+    masked: &'a MaskedEntry<'_>,
+    mask: impl Fn(&Value) -> Value,
+) -> Vec<Passage<'a>> {
     let message = masked.message();
     let mut all = Vec::with_capacity(1 + 2 * message.calls.len());
     all.extend(words(message));
@@ -53,6 +57,11 @@ pub(super) fn list_texts<'a>(masked: &'a MaskedEntry<'_>) -> Vec<Passage<'a>> {
                 call: Some((&call.id, None)),
                 ..Passage::of(label(outcome), result_text(outcome), outcome.is_error())
             });
+            let told = late_words(outcome, &mask).map(|words| Passage {
+                call: Some((&call.id, None)),
+                ..Passage::of("later", words.into(), false)
+            });
+            all.extend(told);
         }
     }
     all
@@ -64,6 +73,33 @@ fn label(outcome: &Outcome) -> &'static str {
         (_, Some(_)) => "late result",
         _ => "tool result",
     }
+}
+
+/// Returns whom a call waits for and until when, or from whom its result came, when, and which call waited for it.
+fn late_words(outcome: &Outcome, mask: impl Fn(&Value) -> Value) -> Option<String> {
+    let whom = |word: &str, value: &Value| match value {
+        Value::Nil => String::new(),
+        value => format!("{word} {} ", wording::reason(&mask(value))),
+    };
+    let clock = |at: Time| {
+        let at = time::to_text(at);
+        at.get(..19).unwrap_or(&at).replace('T', " ") + " UTC"
+    };
+    if let Some(arrived) = outcome.arrived() {
+        let awaited = arrived.awaited_by.as_deref();
+        let awaited = awaited.map(|id| format!(", {id} waited for it"));
+        let (from, at) = (whom("from", &arrived.from), clock(arrived.at));
+        return Some(format!("{from}at {at}{}", awaited.unwrap_or_default()));
+    }
+    let wait = outcome.wait()?;
+    let question = wait.question.as_ref().map(|question| {
+        let question = json::write(&mask(question));
+        format!("asks {question} ")
+    });
+    let until = wait.deadline.map(|at| format!("until {}", clock(at)));
+    let words =
+        question.unwrap_or_default() + &whom("for", &wait.what) + &until.unwrap_or_default();
+    (!words.is_empty()).then_some(words)
 }
 
 /// Returns the passages of a message without its calls.

@@ -124,7 +124,9 @@ impl Trace<'_> {
             article.markup("\n<article id=\"").text(&anchor);
             article.markup("\" class=\"message\" aria-label=\"Message of iteration ");
             article.text(&number).markup("\">");
-            for passage in list_texts(&MaskedEntry::new(entry, self.rendering())) {
+            for passage in list_texts(&MaskedEntry::new(entry, self.rendering()), |value| {
+                self.mask_value(value)
+            }) {
                 write_passage(&mut article, &passage, &number, &mut share);
             }
             article.markup("\n</article>");

@@ -84,7 +84,7 @@ impl<'a> Trace<'a> {
                     page.failure(&failure);
                 }
                 let masked = MaskedEntry::new(entry, self.rendering());
-                let said = list_texts(&masked);
+                let said = list_texts(&masked, |value| self.mask_value(value));
                 said.iter().for_each(|passage| page.passage(passage));
                 let row = account.find(iteration, entry);
                 if let Some(line) = row.and_then(cache::line) {

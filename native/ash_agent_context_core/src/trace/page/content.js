@@ -68,8 +68,9 @@ function decisionOf(call) {
 function resultOf(item, call, slot) {
   if (!call.result) return h('p', { class: 'note' }, call.status === 'approved' ? 'Approved, not run yet' : 'No result yet');
   if (call.status === 'waiting') {
-    const { for: whom, until } = call.waiting;
-    return h('p', { class: 'note' }, ['Answered later', whom != null ? `by ${visible(text(whom))}` : '', until != null ? `until ${clock(until)}` : ''].filter(Boolean).join(' '));
+    const { for: whom, until, question } = call.waiting;
+    const line = h('p', { class: 'note' }, ['Answered later', whom != null ? `by ${visible(text(whom))}` : '', until != null ? `until ${clock(until)}` : ''].filter(Boolean).join(' '));
+    return question == null ? line : h('div', {}, line, h('p', { class: 'decision' }, 'Somebody has been asked this:'), ...json(text(question)));
   }
   const isError = call.status !== 'ok';
   const heading = h('h4', {}, isError ? `Result: ${call.status}${call.error ? `, ${visible(call.error)}` : ''}` : 'Result');
@@ -79,7 +80,7 @@ function resultOf(item, call, slot) {
     if (item.seen) shown = block(text(item.of.view.cleared.text), { class: 'seen' });
     else notes.push(h('p', { class: 'note' }, 'Cleared for the model'));
   } else if (patchOf(item, slot) && !item.seen) notes.push(h('p', { class: 'note' }, 'The model sees other words'));
-  if (call.arrived) notes.push(h('p', { class: 'note' }, `Arrived at ${clock(call.arrived.at)}${call.arrived.from != null ? ` from ${visible(text(call.arrived.from))}` : ''}`));
+  if (call.arrived) notes.push(h('p', { class: 'note' }, `Arrived at ${clock(call.arrived.at)}${call.arrived.from != null ? ` from ${visible(text(call.arrived.from))}` : ''}${call.arrived.awaited_by != null ? `, the call ${visible(call.arrived.awaited_by)} waited for it` : ''}`));
   return h('div', { class: isError ? 'result error' : 'result' }, heading, ...notes, ...shown);
 }
 

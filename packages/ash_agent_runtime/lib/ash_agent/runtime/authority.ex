@@ -253,7 +253,7 @@ defmodule AshAgent.Runtime.Authority do
 
   # Only a conversation with late results has turns that nobody's message began.
   defp first(%{current_iteration: number} = context, number) do
-    if Context.Changes.waits?(context, :ever),
+    if Context.Calls.waits?(context, :ever),
       do: max(Late.turn_start(context, number), Context.turn_start(context)),
       else: Context.turn_start(context)
   end

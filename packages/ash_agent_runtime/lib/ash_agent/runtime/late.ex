@@ -226,7 +226,7 @@ defmodule AshAgent.Runtime.Late do
   end
 
   @doc "Returns whether a call waits and has no result."
-  def open?(context), do: Context.Changes.waits?(context, :now)
+  def open?(context), do: Calls.waits?(context)
 
   @doc "Returns those of the calls that wait for whose results these are, by their keys."
   def open(context, arrivals) do

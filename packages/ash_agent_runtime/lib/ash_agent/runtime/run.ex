@@ -159,7 +159,7 @@ defmodule AshAgent.Runtime.Run do
   defp first_iteration(%{current_iteration: number} = context, %{turn_start: first}, max) do
     least = max(first, number - max)
 
-    if Context.Changes.waits?(context, :ever),
+    if Context.Calls.waits?(context, :ever),
       do: Enum.find(number..least//-1, least, &(Late.woken(context, &1) != nil)),
       else: least
   end

@@ -5,7 +5,7 @@ defmodule AshAgent.Test.ReplayTest do
 
   import AshAgent.Test, only: [replay: 2]
 
-  alias AshAgent.{Context, LLM, Runtime}
+  alias AshAgent.{Context, LLM, Runtime, Store}
   alias AshAgent.Test.Server
 
   defp tools(properties) do
@@ -34,6 +34,59 @@ defmodule AshAgent.Test.ReplayTest do
   test "nothing differs where nothing changed, and nothing is called", %{context: context} do
     assert replay(context, llm: llm(), tools: tools(%{})) == {:same, 2}
     assert replay(context, llm: llm(), tools: tools(%{}), system_prompt: "Be kind.") == {:same, 2}
+  end
+
+  for life <- ["fresh", "loaded"],
+      how <- ["while the turn runs", "later", "to a call that waits"] do
+    test "a conversation with late results, #{life}, that came #{how}, is the same" do
+      how = unquote(how)
+      {:ok, store} = Store.SQLite.open(":memory:")
+      test = self()
+
+      build = fn _, %{arrival_key: key} ->
+        send(test, {:key, key})
+
+        if how == "while the turn runs",
+          do: {:ok, :kept} = Store.arrive(store, "c", key, {:ok, "green"})
+
+        {:later, deadline: 3_600_000}
+      end
+
+      wait =
+        if how == "to a call that waits",
+          do: [%{tool_calls: [%{id: "w", name: "wait_for", arguments: %{}}]}],
+          else: []
+
+      script =
+        [%{tool_calls: [%{id: "a", name: "build", arguments: %{}}]}] ++
+          wait ++ ["It runs.", "It is green."]
+
+      server = start_supervised!({Server, script: script}, id: :late)
+
+      tools = [
+        %{
+          name: "build",
+          description: "Builds.",
+          parameters: %{"type" => "object"},
+          function: build,
+          late: true
+        }
+      ]
+
+      {:ok, kept} = Store.create(store, Context.new("Build it", id: "c"), owner: "a")
+      opts = [llm: client(Server.base_url(server), []), tools: tools, store: store]
+      {:ok, result} = Runtime.run(kept.value, [kept: kept] ++ opts)
+      assert_received {:key, key}
+
+      if how != "while the turn runs",
+        do: {:ok, :kept} = Store.arrive(store, "c", key, {:ok, "green"})
+
+      {:ok, result} = Runtime.run(result.context, [kept: result.kept] ++ opts)
+      assert [%{state: :placed}] = Context.Calls.late_calls(result.context)
+      context = if unquote(life) == "loaded", do: loaded(result.context), else: result.context
+      requests = length(Server.requests(server))
+      assert replay(context, llm: llm(), tools: tools) == {:same, requests}
+    end
   end
 
   test "each change is named with its cause, in every request", %{context: context} do
