@@ -100,6 +100,7 @@ defmodule AshAgent.Context.HandleTest do
       tool_call_times: ["a"],
       tool_call_status: ["a"],
       undecided_tool_calls: [],
+      waits?: [],
       arrive: ["a", {:ok, 1}],
       late_calls: [],
       leave_late_calls: [],
