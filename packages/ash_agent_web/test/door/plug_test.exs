@@ -53,6 +53,11 @@ defmodule AshAgent.Door.PlugTest do
     assert {conn.status, conn.resp_body =~ "Hello, Ada!"} == {200, true}
   end
 
+  test "refuses an id with an escape that is none as any unknown one", %{opts: opts} do
+    for id <- ["ada%ZZ", "ada%", "ada%f", "ada%ff"],
+        do: assert(call(opts, request("GET", [id, "messages"])).status == 404)
+  end
+
   test "takes a body that was read, and refuses one that is too long", %{opts: opts} do
     asked = say("ada-2", "hello")
     conn = call(opts, asked, &%{&1 | body_params: JSON.decode!(asked.body)})

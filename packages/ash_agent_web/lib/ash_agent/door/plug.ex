@@ -32,22 +32,25 @@ defmodule AshAgent.Door.Plug do
   @doc "Answers a request."
   @doc since: "0.1.0"
   @spec call(struct(), Door.t()) :: struct()
-  def call(%{method: method, path_info: path} = conn, door) do
-    {body, conn} = read(conn, Door.max_bytes(door))
-
-    # Plug leaves what a URL escapes as it is.
-    path = Enum.map(path, &URI.decode/1)
-    request = %{method: method, path: path, headers: conn.req_headers, body: body}
-    more = %{query: conn.query_string, assigns: conn.assigns}
-    answer(conn, Door.call(door, Map.merge(request, more)))
+  def call(conn, door) do
+    {request, conn} = read(conn, Door.max_bytes(door))
+    answer(conn, Door.call(door, request))
   end
 
   @doc false
+  # Plug leaves what a URL escapes as it is.
+  def read(%{method: method, path_info: path} = conn, max) do
+    {body, conn} = read_body(conn, max)
+    path = Enum.map(path, &URI.decode/1)
+    request = %{method: method, path: path, headers: conn.req_headers, body: body}
+    {Map.merge(request, %{query: conn.query_string, assigns: conn.assigns}), conn}
+  end
+
   # One byte more than the door takes is enough for it to refuse.
-  def read(%{body_params: %{} = params} = conn, _max) when not is_struct(params),
+  defp read_body(%{body_params: %{} = params} = conn, _max) when not is_struct(params),
     do: {JSON.encode(params), conn}
 
-  def read(conn, max) do
+  defp read_body(conn, max) do
     case Plug.Conn.read_body(conn, length: max, read_length: 64_000, read_timeout: 15_000) do
       {:ok, body, conn} -> {body, conn}
       {:more, body, conn} -> {body <> String.duplicate(" ", max), conn}

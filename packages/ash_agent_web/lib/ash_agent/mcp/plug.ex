@@ -49,14 +49,12 @@ defmodule AshAgent.MCP.Plug do
   @doc "Answers a request."
   @doc since: "0.1.0"
   @spec call(struct(), Server.t()) :: struct()
-  def call(%{method: method, path_info: path} = conn, %Server{} = server) do
-    {body, conn} = Door.Plug.read(conn, server.max_bytes)
-    request = %{method: method, path: path, headers: conn.req_headers, body: body}
-    request = Map.put(request, :assigns, conn.assigns)
+  def call(conn, %Server{} = server) do
+    {request, conn} = Door.Plug.read(conn, server.max_bytes)
 
     with {:ok, identity} <- Server.admit(server, request),
          {:ok, opts} <- Server.options(server, identity, request) do
-      serve(conn, body, opts)
+      serve(conn, request.body, opts)
     else
       {:error, kind} -> refuse(conn, kind)
     end
