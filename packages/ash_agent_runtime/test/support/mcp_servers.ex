@@ -65,12 +65,17 @@ defmodule AshAgent.TestSupport.McpServers do
     end
   end
 
-  @doc "Starts a server that listens on a port of this machine, waits until it does, and returns its port and the id of its process."
-  def listen({program, args}, env \\ &[{"PORT", &1}], more \\ fn _port -> [] end) do
+  @doc "A port of this machine that nobody listens on just now."
+  def free_port do
     {:ok, socket} = :gen_tcp.listen(0, ip: {127, 0, 0, 1})
     {:ok, number} = :inet.port(socket)
     :gen_tcp.close(socket)
+    number
+  end
 
+  @doc "Starts a server that listens on a port of this machine, waits until it does, and returns its port and the id of its process."
+  def listen({program, args}, env \\ &[{"PORT", &1}], more \\ fn _port -> [] end) do
+    number = free_port()
     env = for {name, value} <- env.("#{number}"), do: {to_charlist(name), to_charlist(value)}
     options = [:binary, :stderr_to_stdout, args: args ++ more.("#{number}"), env: env]
     port = Port.open({:spawn_executable, program}, options)

@@ -264,8 +264,14 @@ defmodule AshAgent.Runtime.Late do
   # Not those of calls of somebody else, or of one whose tool has not returned.
   defp list_own(context, open, arrivals, wake) do
     asker = Authority.asker(context, wake || context.current_iteration)
-    numbers = open |> Map.values() |> Enum.map(& &1.iteration) |> Enum.uniq()
-    own = Enum.filter(numbers, &(Authority.asker(context, &1) == asker))
+    numbers = for {_key, call} <- open, into: MapSet.new(), do: call.iteration
+
+    own =
+      for number <- numbers,
+          Authority.asker(context, number) == asker,
+          into: MapSet.new(),
+          do: number
+
     for %{key: key} = arrival <- arrivals, open[key][:iteration] in own, do: arrival
   end
 

@@ -19,7 +19,7 @@ defmodule AshAgent.TestSupport.McpSuite do
   @doc "Serves the suite's tools on a port of loopback, which it returns."
   def serve(name) do
     sessions(name)
-    port = free_port()
+    port = McpServers.free_port()
     hosts = ["127.0.0.1:#{port}", "localhost:#{port}"]
     server = server(tools: name, hosts: hosts, origins: Enum.map(hosts, &("http://" <> &1)))
     opts = [port: port, ip: {127, 0, 0, 1}, ref: name]
@@ -65,13 +65,6 @@ defmodule AshAgent.TestSupport.McpSuite do
     {node, main} = McpServers.conformance()
     url = "http://127.0.0.1:#{port}/mcp"
     System.cmd(node, main ++ ["server", "--url", url] ++ args, stderr_to_stdout: true)
-  end
-
-  defp free_port do
-    {:ok, socket} = :gen_tcp.listen(0, ip: {127, 0, 0, 1})
-    {:ok, port} = :inet.port(socket)
-    :gen_tcp.close(socket)
-    port
   end
 
   # One of the suite's tools asks two things at once, and one breaks.
