@@ -15,7 +15,7 @@ turns =
     {String.to_integer(count), us}
   end
 
-colours = ~w(#2060b0 #b03030 #c08020 #308040 #805090)
+colours = ~w(#2060b0 #b03030 #c08020 #308040 #805090 #208090)
 
 lines =
   for {name, at} <- Enum.with_index(names),

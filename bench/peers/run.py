@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import statistics
@@ -20,6 +21,9 @@ ROOT = HERE.parent.parent
 PYTHON = os.environ.get("PEERS_PYTHON", str(ROOT / "_build/peers/python/bin/python"))
 NODE = os.environ.get("PEERS_NODE", str(ROOT / "_build/peers/node"))
 BEAM = os.environ.get("PEERS_BEAM", str(ROOT / "_build/prod/lib"))
+LANGCHAIN = os.environ.get("PEERS_LANGCHAIN", str(ROOT / "_build/peers/elixir/prod/lib"))
+# The command, which may be in another root directory.
+ELIXIR = os.environ.get("PEERS_ELIXIR", "elixir").split()
 TICKS = os.sysconf("SC_CLK_TCK")
 
 # Whoever waits actively would be charged for waiting: schedulers that do are told not to.
@@ -34,8 +38,19 @@ def ours(url):
     found = sorted(pathlib.Path(BEAM).glob("ash_agent_*/ebin"))
     if len(found) < 2:
         raise Missing(f"nothing is compiled in {BEAM}")
+    return elixir(found, "ash_agent.exs", url)
+
+
+def elixir(found, script, url):
     paths = [argument for path in found for argument in ("-pa", str(path))]
-    return ["elixir", "--erl", QUIET, *paths, str(HERE / "contestants/ash_agent.exs"), url]
+    return [*ELIXIR, "--erl", QUIET, *paths, str(HERE / "contestants" / script), url]
+
+
+def langchain(url):
+    found = sorted(pathlib.Path(LANGCHAIN).glob("*/ebin"))
+    if not any(path.parent.name == "langchain" for path in found):
+        raise Missing(f"langchain is not compiled in {LANGCHAIN}")
+    return elixir(found, "langchain.exs", url)
 
 
 def python(module, script):
@@ -56,11 +71,15 @@ def node(url):
 
 CONTESTANTS = {
     "ash_agent": ours,
+    "LangChain": langchain,
     "pydantic-ai": python("pydantic_ai", "pydantic_ai_.py"),
     "openai-agents": python("agents", "openai_agents_.py"),
     "LangGraph": python("langgraph.checkpoint.sqlite", "langgraph_.py"),
     "Vercel ai": node,
 }
+
+# Nothing in their documentation stores a conversation.
+WITHOUT_A_STORE = {"LangChain"}
 
 
 class Contestant:
@@ -140,7 +159,7 @@ def measure_saves(contestant, saves, appends):
 
 
 def versions():
-    lines = [subprocess.run(["elixir", "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]]
+    lines = [subprocess.run([*ELIXIR, "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]]
     script = (
         "import importlib.metadata as m, sys\nprint('Python', sys.version.split()[0])\n"
         "for p in sys.argv[1:]:\n try: print(p, m.version(p))\n except m.PackageNotFoundError: pass"
@@ -154,6 +173,9 @@ def versions():
             lines.append(f"{package} {json.loads(path.read_text())['version']}")
     if os.path.exists(f"{NODE}/node_modules/ai"):
         lines.append("Node " + subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip())
+    application = pathlib.Path(LANGCHAIN) / "langchain/ebin/langchain.app"
+    if application.exists():
+        lines.append("LangChain " + re.search(r'{vsn, *"([^"]+)"}', application.read_text()).group(1))
     cpu = [line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     return f"{cpu[0] if cpu else os.uname().machine}, {os.cpu_count()} cores; " + ", ".join(lines)
 
@@ -206,10 +228,11 @@ def main():
                     measured.setdefault((command, contestant.name), []).append(found)
         memory = [contestant.memory() for contestant in contestants]
         stored = {contestant.name: [] for contestant in contestants}
-        for contestant in contestants if does_save else []:
+        stores = [contestant for contestant in contestants if does_save and contestant.name not in WITHOUT_A_STORE]
+        for contestant in stores:
             measure_saves(contestant, 2, 3)
-        for _ in range(rounds if does_save else 0):
-            for contestant in contestants:
+        for _ in range(rounds):
+            for contestant in stores:
                 stored[contestant.name].append(measure_saves(contestant, saves, appends))
         print(f"{versions()}\n")
         print("| CPU, us (bytes sent) | " + " | ".join(c.name for c in contestants) + " |")
@@ -227,7 +250,7 @@ def main():
         titles = ["CPU of a first save of 501 messages, ms", "its time, ms", "its file, MB", "CPU of an append of 4, ms", "its time, ms"]
         for position, title in enumerate(titles if does_save else []):
             found = [[round[position] for round in stored[contestant.name]] for contestant in contestants]
-            print(f"| {title} | " + " | ".join(f"{statistics.median(times):,.2f}" for times in found) + " |")
+            print(f"| {title} | " + " | ".join(f"{statistics.median(times):,.2f}" if times else "–" for times in found) + " |")
         for command in [command for _, command, _ in tasks if command.startswith("turns")]:
             sent = {c.name: statistics.median(b for _, b in measured[command, c.name]) for c in contestants}
             if min(sent.values()) * 1.5 < max(sent.values()):
