@@ -259,6 +259,22 @@ impl Context {
         count
     }
 
+    /// Returns the iterations of the first result that was not cleared in the last request, if its view is known, and of that which is
+    /// not in the next one.
+    pub(crate) fn first_uncleared(&self) -> [Option<u64>; 2] {
+        let first = |view: Option<&View>| {
+            let cleared = view.and_then(View::cleared)?;
+            let iteration = self.log.get_numbered(cleared.iteration);
+            let is_all = iteration.is_some_and(|of| of.count_calls() <= cleared.calls);
+            Some(cleared.iteration.saturating_add(u64::from(is_all)))
+        };
+        let own = first(self.view());
+        let last = self.last_answer();
+        let asked = last.and_then(|(last, _)| self.inputs.of(last.number));
+        let last = asked.map(|(_, view)| first(view.map(|view| &**view)));
+        [last.unwrap_or(own), own]
+    }
+
     /// Returns true if the last request is known to have had tools.
     pub(crate) fn had_tools(&self) -> bool {
         let last = self.last_answer();

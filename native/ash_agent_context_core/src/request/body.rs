@@ -37,7 +37,7 @@ pub(crate) struct Body<'a, 'o> {
     pub(super) options: &'o Options<'o>,
     pub(super) key: u64,
     /// The number of the first iteration that is sent.
-    first: u64,
+    pub(super) first: u64,
     /// The number of the first iteration to add, if those before it are known to be in the list.
     pub(super) behind: Option<u64>,
     /// True if the first slice continues the last known element.

@@ -14,8 +14,9 @@ const CACHE_STEP: u64 = 5;
 const CACHE_POINTS: usize = 4;
 
 impl<'a> Body<'a, '_> {
-    /// Returns the cache breakpoints: those set by hand, the newest first; then the one in the system prompt, the last of all, the
-    /// one at the end of the last request, and the newest of those that stay in place while the conversation grows.
+    /// Returns the cache breakpoints: those set by hand, the newest first; then the last of all, the one at the end of the last
+    /// request, the one before the first uncleared result, the one in the system prompt, and the newest of those that stay in place
+    /// while the conversation grows.
     pub(super) fn choose_marks(&self) -> Vec<(Mark, Ttl)> {
         if !self.options.cache && !self.any(Slice::is_marked) {
             return Vec::new(); // most requests
@@ -63,9 +64,8 @@ impl<'a> Body<'a, '_> {
             return Vec::new();
         }
         let system = self.system.iter();
-        let mut chosen: Vec<Mark> = system.flat_map(|(_, slice)| slice.places(None)).collect();
-        let slices = self.slices.iter().enumerate().rev();
-        let mut newest_first = slices.flat_map(|(index, slice)| slice.places(Some(index)));
+        let system = system.flat_map(|(_, slice)| slice.places(None, u64::MAX));
+        let mut newest_first = self.list_places(u64::MAX);
         let newest = newest_first.next();
         // It stands before the model's last message, wherever the provider looks back from and however it counts.
         let mut is_passed = newest.is_some_and(|mark| mark.side == Side::Behind);
@@ -76,20 +76,43 @@ impl<'a> Body<'a, '_> {
         });
         let asked_bytes = asked.map_or(0, |mark| self.bytes_until(&mark));
         let all: u64 = self.list_marked().map(|(_, slice)| slice.len()).sum();
-        match self.context.find_worth(all.saturating_sub(asked_bytes)) {
-            Worth::Nothing => return chosen,
+        let newest = match self.context.find_worth(all.saturating_sub(asked_bytes)) {
+            Worth::Nothing => return system.collect(),
             Worth::UpTo(most, of) => {
                 let room = u128::from(asked_bytes) * u128::from(most);
                 let fits =
                     |mark: &Mark| u128::from(self.bytes_until(mark)) * u128::from(of) <= room;
-                chosen.extend(asked.into_iter().chain(newest_first).find(fits));
-                return chosen;
+                let placed = asked.into_iter().chain(newest_first).find(fits);
+                return system.chain(placed).collect();
             }
-            worth => chosen.extend(newest.filter(|_| worth == Worth::All)),
-        }
-        chosen.extend(asked);
+            worth => newest.filter(|_| worth == Worth::All),
+        };
+        let [last, own] = self.context.first_uncleared();
+        let before = |number: Option<u64>| {
+            let number = number.unwrap_or(self.first);
+            let mut places = self.list_places(number);
+            places.find(|mark| mark.number < number || mark.side == Side::Before)
+        };
+        // Where other results are cleared than in the last request, only what stands before them is read, and that again when the
+        // next ones are cleared.
+        let asked = match last == own {
+            true => asked,
+            false => before(last.min(own)),
+        };
+        let uncleared = own.and_then(|_| before(own));
+        let mut chosen: Vec<Mark> = Vec::with_capacity(CACHE_POINTS);
+        let mut add = |mark: Mark| {
+            let place = |mark: &Mark| (mark.slice, mark.at);
+            let is_new = chosen.iter().all(|one| place(one) != place(&mark));
+            if is_new && chosen.len() < room {
+                chosen.push(mark);
+            }
+            chosen.len() < room
+        };
+        let placed = [newest, asked, uncleared].into_iter().flatten();
+        let mut has_room = placed.chain(system).fold(room > 0, |_, mark| add(mark));
         let mut last = self.context.current_iteration();
-        while chosen.len() < room {
+        while has_room {
             let is_next = |mark: &Mark| {
                 mark.side != Side::Before
                     && mark.number.is_multiple_of(CACHE_STEP)
@@ -99,10 +122,15 @@ impl<'a> Body<'a, '_> {
                 break;
             };
             last = mark.number;
-            chosen.push(mark);
+            has_room = add(mark);
         }
-        chosen.truncate(room);
         chosen
+    }
+
+    /// Returns the places for a breakpoint in the list up to an iteration, newest first.
+    fn list_places(&self, until: u64) -> impl Iterator<Item = Mark> + '_ {
+        let slices = self.slices.iter().enumerate().rev();
+        slices.flat_map(move |(index, slice)| slice.places(Some(index), until))
     }
 
     /// Returns everything that may have a cache breakpoint, the system prompt first.

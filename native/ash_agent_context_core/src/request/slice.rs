@@ -150,10 +150,13 @@ impl<'a> Slice<'a> {
         })
     }
 
-    /// Returns its other places for a breakpoint, newest first.
-    pub fn places(&self, slice: Option<usize>) -> impl Iterator<Item = Mark> + '_ {
+    /// Returns its other places for a breakpoint up to an iteration, newest first.
+    pub fn places(&self, slice: Option<usize>, until: u64) -> impl Iterator<Item = Mark> + '_ {
         self.kept.iter().flat_map(move |(piece, parts)| {
-            parts.clone().rev().flat_map(move |part| {
+            let most = until.saturating_add(1).saturating_sub(self.number);
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            let end = parts.end.min(parts.start.saturating_add(most));
+            (parts.start..end).rev().flat_map(move |part| {
                 let shape = piece.shape(part);
                 let last = match shape.has_model {
                     true => Side::Behind,

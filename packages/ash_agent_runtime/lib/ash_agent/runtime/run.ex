@@ -108,7 +108,8 @@ defmodule AshAgent.Runtime.Run do
     bounds = within.bounds || Bounds.new(opts)
     {given, tools_raised} = load_tools(opts[:tools], opts, within.depth)
     {tools, output, offered} = opts |> Keyword.put(:tools, given) |> offer(gate)
-    goes_on? = tools != [] and opts[:max_iterations] != 1
+    # A model has nothing to recall yet.
+    goes_on? = opts[:max_iterations] != 1 and not Enum.all?(tools, & &1.recall?)
     opts = if goes_on? or goes_on?(opts, opening, within), do: keep_sent(opts), else: opts
     output = TypedAnswer.count_retries(output, context, opening.last)
     context = Recall.put_handles(context, opening.recall?, tools)

@@ -43,7 +43,7 @@ defmodule AshAgent.Runtime.CacheBillTest do
 
     answer = fn
       number when number >= requests -> "Done."
-      number -> for call <- 1..calls, do: {"c#{number}_#{call}", "look", %{}}
+      number -> for call <- 1..calls, do: {"c#{number}_#{call}", "look", opts[:arguments] || %{}}
     end
 
     {:ok, bank} = BillingCache.start_link([answer: answer] ++ Keyword.take(opts, [:rule, :least]))
@@ -130,6 +130,11 @@ defmodule AshAgent.Runtime.CacheBillTest do
     test "a request that is known to be alone costs no more" do
       {bank, _context} = run(:anthropic, 1, max_iterations: 1)
       assert marks(bank) == [0]
+
+      {bank, llm} = open(:anthropic, 1, [])
+      context = Context.new("Hi", system_prompt: @system)
+      {:ok, _result} = Runtime.run(context, llm: llm, stream: false, view: :auto)
+      assert marks(bank) == [0]
     end
 
     test "what was written is read by the next request" do
@@ -162,6 +167,29 @@ defmodule AshAgent.Runtime.CacheBillTest do
         {bank, context} = run(provider, 40, calls: calls, rule: rule)
         assert BillingCache.sum(bank) <= BillingCache.sum_best(bank) * 1.03
         assert Audit.account(context).verdicts == %{first: 1, hit: 39}
+      end
+    end
+
+    test "what stands before the first uncleared result is read when the next ones are cleared" do
+      hour = [%{type: :text, text: "Look around.", cache: [ttl: "1h"]}]
+
+      arguments = %{"where" => String.duplicate("in the attic, ", 30)}
+
+      for provider <- @providers, calls <- [1, 2], input <- ["Look around.", hour] do
+        opts = [
+          bytes: div(6_000, calls),
+          calls: calls,
+          view: :auto,
+          input: input,
+          arguments: arguments
+        ]
+
+        {bank, context} = run(provider, 100, opts)
+        assert Audit.account(context).verdicts[:cleared] > 3
+        lost = for bill <- BillingCache.bills(bank), do: bill.common - bill.read
+        # Of the bill, with what it costs to write them instead.
+        share = Enum.sum(lost) * 1.15 / BillingCache.sum(bank)
+        assert share < 0.015, inspect({provider, calls, input, share})
       end
     end
 
