@@ -246,7 +246,8 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(());
         }
         self.end_unit(false)?;
-        self.reached = self.imported.is_empty().then_some(Reached {
+        let is_settled = self.imported.is_empty() && !self.is_behind_row();
+        self.reached = is_settled.then_some(Reached {
             number,
             slices: self.slices.len(),
             end: self.slices.last().map_or(0, |last| last.end),
@@ -269,8 +270,8 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(1);
         }
         let key = self.key ^ rendering.key_of_iteration(iteration);
-        if rendering.pairs.is_some() {
-            // The part of it that is sent depends on other iterations.
+        if rendering.pairs.is_some() || self.is_behind_row() {
+            // The part of it that is sent depends on other iterations, or its first message goes before a row.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
         } else if let Some(kept) = iteration.pieces().find(key) {
@@ -423,6 +424,13 @@ impl<'a, 'o> Body<'a, 'o> {
     pub(super) fn is_row(&self, item: Item<'_>) -> bool {
         let is_text = || item.is_system() && item.imported_elements(self.options).is_some();
         self.is_written_row(item) || (self.facts.has(Rule::UserFirst) && is_text())
+    }
+
+    /// Returns whether such a row comes last, or may once messages behind it turn out to have nothing to send.
+    fn is_behind_row(&self) -> bool {
+        let mut unit = self.unit.iter();
+        self.slices.last().is_some_and(|last| last.follows_user)
+            || unit.any(|placed| self.is_row(placed.item))
     }
 
     /// Returns whether it is such a row also where the rules write it.
