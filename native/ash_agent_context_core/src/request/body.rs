@@ -64,8 +64,8 @@ pub(crate) struct Body<'a, 'o> {
     steps: usize,
     /// The bytes that may still be copied into larger pieces.
     pub(super) left_to_join: usize,
-    /// True if all thinking is sent, whatever it was made on.
-    pub(super) is_unchecked: bool,
+    /// The iterations whose thinking is left out, where they are known.
+    pub(super) unbound: Option<Unbound>,
 }
 
 /// The state of a list before an iteration.
@@ -111,14 +111,14 @@ impl<'a, 'o> Body<'a, 'o> {
             left: options.most,
             steps: options.steps,
             left_to_join: options.most.max(JOINED),
-            is_unchecked: false,
+            unbound: None,
         }
     }
 
     /// Returns a body with all thinking, whatever that was made on.
     pub fn unchecked(context: &'a Context, options: &'o Options<'o>) -> Self {
         Self {
-            is_unchecked: true,
+            unbound: Some(Unbound::default()),
             ..Self::new(context, options)
         }
     }
@@ -196,9 +196,9 @@ impl<'a, 'o> Body<'a, 'o> {
     fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         let behind = self.behind.unwrap_or_default();
-        let unbound = match self.is_unchecked {
-            true => Unbound::default(),
-            false => self.context.find_unbound(self.options)?,
+        let unbound = match self.unbound.take() {
+            Some(known) => known,
+            None => self.context.find_unbound(self.options)?,
         };
         let looks = self.context.sent_looks(self.options, unbound);
         let from = self.first.max(behind);
