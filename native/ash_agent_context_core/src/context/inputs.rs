@@ -1,7 +1,7 @@
 //! The inputs of past requests: the views, the fields besides the messages, and the tools.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use sha2::{Digest, Sha256};
 
@@ -238,9 +238,11 @@ pub(crate) fn is_one<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
 
 /// Returns a digest of a system prompt; nil for none.
 pub(crate) fn digest(system: Option<&Message>) -> Value {
+    // Each request asks for it, also where there is no prompt.
+    static NOTHING: LazyLock<Value> = LazyLock::new(|| to_value(Sha256::new()));
     let mut digest = Sha256::new();
     match system.map(|system| &system.content) {
-        None | Some(Content::None) => {}
+        None | Some(Content::None) => return NOTHING.clone(),
         Some(Content::Text(text)) => digest.update(text),
         Some(Content::Parts(parts)) => {
             for part in parts {

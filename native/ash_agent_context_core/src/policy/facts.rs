@@ -8,9 +8,9 @@ use std::ops::RangeInclusive;
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
-use crate::log::marks::{FactMark, Marks, TextMarks, WordMark};
+use crate::log::marks::{FactCounts, FactMark, Marks, TextMarks, WordMark};
 use crate::log::message::Status;
-use crate::value::keys::{KeyMap, KeySet};
+use crate::value::keys::{KeyMap, KeySet, Seed};
 use crate::value::Value;
 use crate::view::facts::{each, key, of_line, tokens, FactKind, Found};
 use crate::view::masks::Masks;
@@ -98,11 +98,12 @@ impl Used {
 }
 
 /// Returns the marks of an iteration's texts as they are without masks.
-fn marks(iteration: &Iteration) -> &Marks {
+pub(super) fn marks(iteration: &Iteration) -> &Marks {
     iteration.marks(|| {
         let (mut texts, mut used, mut named) = (Vec::new(), Vec::new(), Vec::new());
         for said in iteration.entries().flat_map(LogText::of) {
-            let text = TextMarks::of(&said, &said.text(None));
+            let words = said.text(None);
+            let text = TextMarks::of(&said, &words);
             match said {
                 LogText::Call(_, call) if !said.is_recall() => {
                     add_arguments(&call.arguments.value, &mut used);
@@ -112,6 +113,10 @@ fn marks(iteration: &Iteration) -> &Marks {
                     let facts = text.facts.iter();
                     let facts = facts.filter(|fact| fact.kind != FactKind::Decision as u8);
                     named.extend(facts.map(|fact| fact.key));
+                }
+                // The first line of an error is a mark that its text need not have.
+                LogText::Result(_, _, outcome) if outcome.status != Status::Error => {
+                    outcome.keep_counts(|| FactCounts::of_marks(&words, &text.facts));
                 }
                 _ => {}
             }
@@ -133,17 +138,18 @@ impl TextMarks {
             (short(start), short(start + part.len()))
         };
         let (mut facts, mut words) = (Vec::new(), Vec::new());
-        let mut known = HashSet::new();
+        let mut known: HashSet<_, Seed> = HashSet::default();
         let mut add = |found: Found<'_>| {
-            if found.text.is_empty() || !known.insert((found.key, found.kind)) {
+            let kind = found.kind.map_or(u8::MAX, |kind| kind as u8);
+            if found.text.is_empty() || !known.insert((found.key, kind)) {
                 return;
             }
             let (at, piece_key) = (range(found.text), key(&[found.piece]));
             match (found.kind, u8::try_from(found.text.len())) {
-                (Some(kind), _) => facts.push(FactMark {
+                (Some(_), _) => facts.push(FactMark {
                     key: found.key,
                     piece_key,
-                    kind: kind as u8,
+                    kind,
                     at,
                 }),
                 // Nothing else is a name that calls use.

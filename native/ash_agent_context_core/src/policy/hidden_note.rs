@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::marks::FactCounts;
 use crate::log::message::Message;
-use crate::policy::facts::{keys, Fact, Facts};
+use crate::policy::facts::{keys, marks, Fact, Facts};
 use crate::tokens::Method;
 use crate::value::time::Time;
 use crate::view::note;
@@ -76,6 +76,13 @@ impl Context {
             true => format!("Iteration {first} is"),
             false => format!("Iterations {first} to {last} are"),
         };
+        let has_index = view.index > 0 && !is_least;
+        if has_index {
+            // The results are counted with it, so that no text is read twice.
+            self.log.between(first, last).for_each(|one| {
+                marks(one);
+            });
+        }
         let recall = handle.map_or_else(String::new, |handle| {
             let told = self.tell_results(first, last);
             format!("{told}, {RECALL} {handle}")
@@ -89,7 +96,7 @@ impl Context {
             text.push('\n');
             text.push_str(line);
         }
-        if view.index > 0 && !is_least {
+        if has_index {
             self.add_index(first, last, view.index, &mut text);
         }
         Some(Arc::new(note(first, last, text)))

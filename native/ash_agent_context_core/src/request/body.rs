@@ -64,8 +64,8 @@ pub(crate) struct Body<'a, 'o> {
     steps: usize,
     /// The bytes that may still be copied into larger pieces.
     pub(super) left_to_join: usize,
-    /// True if all thinking is sent, whatever it was made on.
-    pub(super) is_unchecked: bool,
+    /// The iterations whose thinking is left out, where they are known.
+    pub(super) unbound: Option<Unbound>,
 }
 
 /// The state of a list before an iteration.
@@ -111,14 +111,14 @@ impl<'a, 'o> Body<'a, 'o> {
             left: options.most,
             steps: options.steps,
             left_to_join: options.most.max(JOINED),
-            is_unchecked: false,
+            unbound: None,
         }
     }
 
     /// Returns a body with all thinking, whatever that was made on.
     pub fn unchecked(context: &'a Context, options: &'o Options<'o>) -> Self {
         Self {
-            is_unchecked: true,
+            unbound: Some(Unbound::default()),
             ..Self::new(context, options)
         }
     }
@@ -196,9 +196,9 @@ impl<'a, 'o> Body<'a, 'o> {
     fn add_iterations(&mut self) -> Result<(), Error> {
         let current = self.context.current_iteration();
         let behind = self.behind.unwrap_or_default();
-        let unbound = match self.is_unchecked {
-            true => Unbound::default(),
-            false => self.context.find_unbound(self.options)?,
+        let unbound = match self.unbound.take() {
+            Some(known) => known,
+            None => self.context.find_unbound(self.options)?,
         };
         let looks = self.context.sent_looks(self.options, unbound);
         let from = self.first.max(behind);
@@ -246,7 +246,8 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(());
         }
         self.end_unit(false)?;
-        self.reached = self.imported.is_empty().then_some(Reached {
+        let is_settled = self.imported.is_empty() && !self.is_behind_row();
+        self.reached = is_settled.then_some(Reached {
             number,
             slices: self.slices.len(),
             end: self.slices.last().map_or(0, |last| last.end),
@@ -269,8 +270,8 @@ impl<'a, 'o> Body<'a, 'o> {
             return Ok(1);
         }
         let key = self.key ^ rendering.key_of_iteration(iteration);
-        if rendering.pairs.is_some() {
-            // The part of it that is sent depends on other iterations.
+        if rendering.pairs.is_some() || self.is_behind_row() {
+            // The part of it that is sent depends on other iterations, or its first message goes before a row.
             self.spend(iteration.size())?;
             self.add_items(iteration, rendering, 0)?;
         } else if let Some(kept) = iteration.pieces().find(key) {
@@ -423,6 +424,13 @@ impl<'a, 'o> Body<'a, 'o> {
     pub(super) fn is_row(&self, item: Item<'_>) -> bool {
         let is_text = || item.is_system() && item.imported_elements(self.options).is_some();
         self.is_written_row(item) || (self.facts.has(Rule::UserFirst) && is_text())
+    }
+
+    /// Returns whether such a row comes last, or may once messages behind it turn out to have nothing to send.
+    fn is_behind_row(&self) -> bool {
+        let mut unit = self.unit.iter();
+        self.slices.last().is_some_and(|last| last.follows_user)
+            || unit.any(|placed| self.is_row(placed.item))
     }
 
     /// Returns whether it is such a row also where the rules write it.

@@ -61,9 +61,11 @@ impl Context {
         let items = self.list_sent_items(number, options)?;
         let known = self.inputs.beginning.as_deref();
         // What is left out may depend on what comes later.
-        let is_whole = self.find_unbound(options)?.is_empty();
+        let unbound = self.find_unbound(options)?;
+        let is_whole = unbound.is_empty();
         let known = known.filter(|known| is_whole && self.begins_with(known, options));
-        let body = Body::new(self, options);
+        let mut body = Body::new(self, options);
+        body.unbound = Some(unbound);
         let (whole, reached) = body.digest(known)?;
         let looks = known.map_or_else(
             || view_digest::digest(self.view()).into_boxed_str(),

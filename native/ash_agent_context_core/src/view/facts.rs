@@ -2,10 +2,10 @@
 //! all find them by this file, so they agree on which texts are facts.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 
-use crate::log::marks::FactCounts;
+use crate::log::marks::{FactCounts, FactMark};
+use crate::value::keys::KeySet;
 use crate::value::steps;
 use crate::value::word::words;
 
@@ -99,12 +99,19 @@ impl<'a> Token<'a> {
     /// Returns the kind that its shape shows.
     pub fn kind(&self) -> Option<FactKind> {
         let text = self.text;
+        // Most words.
+        if text.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            return None;
+        }
         let digits = text.bytes().filter(u8::is_ascii_digit).count();
         let letters = text.bytes().filter(u8::is_ascii_alphabetic).count();
-        if text.contains("://") || text.split_once('@').is_some_and(is_person) {
+        // Searching a few bytes costs less so than with what finds a text.
+        let has = |sign: u8| text.bytes().any(|byte| byte == sign);
+        let has_scheme = has(b':') && text.contains("://");
+        if has_scheme || has(b'@') && text.split_once('@').is_some_and(is_person) {
             return Some(FactKind::Address);
         }
-        if is_path(text, letters) {
+        if (has(b'/') || has(b'.')) && is_path(text, letters) {
             return Some(FactKind::Path);
         }
         if digits == 0 {
@@ -128,10 +135,11 @@ impl<'a> Token<'a> {
 
     /// Returns the key by which it is found again.
     pub fn key(&self) -> u64 {
-        match self.text.contains(',') {
-            true => key(&[&self.text.replace(',', "")]),
-            false => key(&[self.text]),
-        }
+        let mut hash = Hash::default();
+        let digits = self.text.bytes().filter(|byte| *byte != b',');
+        digits.for_each(|byte| hash.byte(byte));
+        hash.byte(0xff);
+        hash.finish()
     }
 
     /// Returns a key that ignores case, for words around a fact.
@@ -172,7 +180,7 @@ fn is_in(words: &str, word: &str) -> bool {
     {
         return false;
     }
-    words.contains(&format!(" {} ", word.to_ascii_lowercase()))
+    words.contains(&[" ", word, " "].concat().to_ascii_lowercase())
 }
 
 /// Returns the key by which texts are found again.
@@ -223,7 +231,19 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
         // The digits since the last comma; nothing once anything else stood there. To look back at each comma would take
         // quadratic time for a text of thousands.
         let mut group = Some(0);
-        while let Some(byte) = bytes.get(end) {
+        loop {
+            let run = match is_dense {
+                false => count_words(bytes.get(end..).unwrap_or_default()),
+                true => 0,
+            };
+            let run = end..end + run;
+            group = group.and_then(|digits| {
+                let mut run = bytes.get(run.clone())?.iter();
+                let all = digits + run.len();
+                run.all(u8::is_ascii_digit).then_some(all)
+            });
+            end = run.end;
+            let Some(byte) = bytes.get(end) else { break };
             if byte.is_ascii() && is_dense || is_other_script(*byte, is_dense) {
                 break;
             }
@@ -260,24 +280,39 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
         }
         next = end;
         steps::count(1);
-        let token = text.get(start..end)?;
-        let trimmed = token.trim_start_matches("./");
-        let trimmed = trimmed.trim_start_matches(['-', '@', '+']);
-        let from = token.len() - trimmed.len();
-        let signs = ['.', '/', '-', '@', ':', ',', '?', '=', '&', ';', '!'];
-        let token = trimmed.trim_end_matches(signs);
+        let mut token = text.get(start..end)?;
+        while let [b'.', b'/', ..] = token.as_bytes() {
+            token = token.get(2..)?;
+        }
+        let starts = |byte| !matches!(byte, b'-' | b'@' | b'+');
+        let ends = |byte| {
+            !matches!(
+                byte,
+                b'.' | b'/' | b'-' | b'@' | b':' | b',' | b'?' | b'=' | b'&' | b';' | b'!'
+            )
+        };
+        let from = token.bytes().position(starts);
+        let until = token.bytes().rposition(ends);
+        let token = token.get(from.unwrap_or(0)..until.map_or(0, |last| last + 1));
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte >= 0x80;
-        if token.bytes().any(is_letter) {
+        if let Some(token) = token.filter(|token| token.bytes().any(is_letter)) {
             return Some(Token {
                 text: token,
-                start: start + from,
+                start: token.as_ptr() as usize - text.as_ptr() as usize,
             });
         }
     })
 }
 
 fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_/.@-~".contains(&byte)
+    matches!(byte, b'-'..=b'9' | b'@'..=b'Z' | b'_' | b'a'..=b'z' | b'~' | 0x80..)
+}
+
+/// Returns the number of bytes in ASCII at the beginning that are part of a word.
+fn count_words(bytes: &[u8]) -> usize {
+    let is_word = |byte: &u8| byte.is_ascii() && is_word(*byte);
+    let end = bytes.iter().position(|byte| !is_word(byte));
+    end.unwrap_or(bytes.len())
 }
 
 /// Returns true at the first byte of a sign beyond ASCII that is not part of a word: quotes, dashes, arrows, lines of boxes,
@@ -357,14 +392,28 @@ impl FactCounts {
             is_part: end < text.len(),
             ..Self::default()
         };
-        let mut keys: HashSet<u64, BuildHasherDefault<Hash>> = HashSet::default();
+        let mut keys = KeySet::default();
         each(text.get(..end).unwrap_or_default(), |found| {
-            let of = found.kind.and_then(|kind| counts.of.get_mut(kind as usize));
-            if let Some(count) = of.filter(|_| keys.insert(found.key)) {
-                *count = count.saturating_add(1);
-            }
+            let kind = found.kind.map_or(usize::MAX, |kind| kind as usize);
+            counts.add_fact(kind, found.key, &mut keys);
         });
         counts
+    }
+
+    /// Returns the same of a text whose facts are known; `None` if not all of it is counted.
+    pub(crate) fn of_marks(text: &str, marks: &[FactMark]) -> Option<Self> {
+        let (mut counts, mut keys) = (Self::default(), KeySet::default());
+        for mark in marks {
+            counts.add_fact(mark.kind.into(), mark.key, &mut keys);
+        }
+        (text.len() <= COUNTED).then_some(counts)
+    }
+
+    fn add_fact(&mut self, kind: usize, key: u64, known: &mut KeySet) {
+        let count = self.of.get_mut(kind);
+        if let Some(count) = count.filter(|_| known.insert(key)) {
+            *count = count.saturating_add(1);
+        }
     }
 
     /// Adds those of another text.

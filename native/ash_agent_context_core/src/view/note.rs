@@ -137,6 +137,13 @@ impl Outcome {
         let count = || FactCounts::of(&output_text(self, masks));
         self.facts.value(key, count)
     }
+
+    /// Keeps the counts of its text without masks, where that is read for more than these.
+    pub(crate) fn keep_counts(&self, count: impl FnOnce() -> Option<FactCounts>) {
+        if self.facts.get(0).is_none() {
+            count().map(|counts| self.facts.value(0, || counts));
+        }
+    }
 }
 
 /// Returns true if capitals, digits, consonants or vowels follow each other as in no word.

@@ -8,6 +8,14 @@ use ash_agent_context_core::{
 use proptest::prelude::*;
 
 fn call(context: &Context, id: &str, name: &str, arguments: &str, result: &str) -> Context {
+    answered(context, (id, name, arguments), ("ok", result))
+}
+
+fn answered(
+    context: &Context,
+    (id, name, arguments): (&str, &str, &str),
+    (status, result): (&str, &str),
+) -> Context {
     let call = map(vec![
         ("id", Value::text(id)),
         ("name", Value::text(name)),
@@ -17,7 +25,7 @@ fn call(context: &Context, id: &str, name: &str, arguments: &str, result: &str) 
         ("id", Value::text(id)),
         (
             "result",
-            Value::Tuple(vec![Value::atom("ok"), Value::text(result)].into()),
+            Value::Tuple(vec![Value::atom(status), Value::text(result)].into()),
         ),
     ]);
     let context = context.add_assistant_message(Value::Nil, list(vec![call]), Stamp::at(at(2)));
@@ -285,7 +293,8 @@ proptest! {
         let mut context = start().put_recall(true, at(9)).put_index(Some(500), None, at(9));
         for (number, (argument, result, asked, shape)) in turns.iter().enumerate() {
             let given = arguments(argument);
-            context = call(&context, &format!("c{number}"), "look", &given, result);
+            let id = format!("c{number}");
+            context = answered(&context, (&id, "look", &given), (["ok", "error"][number % 2], result));
             prop_assert_eq!(context.receipt(50), reload(&context).receipt(50));
             context = context.add_assistant_message(Value::text("Yes."), Value::Nil, Stamp::at(at(20))).unwrap();
             context = context.add_user_message(Value::text(asked), Stamp::at(at(30))).unwrap();
@@ -294,6 +303,10 @@ proptest! {
             let (kept, anew) = (context.keep_last_iterations(1, at(40)), reload(&context).keep_last_iterations(1, at(40)));
             prop_assert_eq!(shown(&kept), shown(&anew));
             check_index(&shown(&kept))?;
+            // Without an index, a note counts the facts of results that nobody read before.
+            let told = context.put_index(Some(0), None, at(39));
+            let (kept, anew) = (told.keep_last_iterations(1, at(40)), reload(&told).keep_last_iterations(1, at(40)));
+            prop_assert_eq!(shown(&kept), shown(&anew));
             // What a branch goes on from has other messages than before, and may lack some.
             let back = context.rewind(1 + number as i64 / 2).unwrap();
             let back = call(&back.fork("b", at(41)), "other", "look", &given, asked).put_recall(true, at(42));

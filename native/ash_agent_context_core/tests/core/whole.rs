@@ -354,7 +354,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::User),
         4 => proptest::collection::vec(piece(), 1..4).prop_map(Step::Model),
         4 => (1..3usize, any::<bool>()).prop_map(|(count, goes_on)| Step::Results(count, goes_on)),
-        1 => Just(Step::Row),
+        2 => Just(Step::Row),
     ]
 }
 
@@ -432,6 +432,26 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_row_goes_behind_one_message_of_the_user_and_no_answer() {
+    let steps = [
+        Step::Row,
+        Step::Model(vec![Piece::Odd]),
+        Step::User,
+        Step::Model(vec![Piece::Text]),
+        Step::User,
+    ];
+    let imported = build(Provider::Anthropic, &steps, &[]);
+    let masks = Masks::new([(SECRET.into(), "***".into())]).unwrap();
+    // Nothing is left of the answer between the row and the user, whose iteration is complete.
+    let context = imported.drop_range(3, 3, stamp().at);
+    let context = context.put_masks(masks, stamp().at);
+    let body = json_sent(&context, &Options::new(Provider::Anthropic));
+    let messages = body["messages"].as_array().unwrap().iter();
+    let roles: Vec<&Json> = messages.map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["user", "user", "system", "assistant"]);
 }
 
 /// A request that is imported and made again, with a look.
