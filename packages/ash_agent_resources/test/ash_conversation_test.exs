@@ -851,7 +851,8 @@ for {resource, moduletags, integrations} <- [
 
       assert {:error, %Ash.Error.Forbidden{}} = @resource.rewind(chat, 1, bob)
       assert {:error, _} = Ash.load(chat, :transcript, bob)
-      assert Ash.read!(@resource, bob) == []
+      # Of other tests, bob may have some in a table of ETS, which lives as long as the VM.
+      refute chat.id in Enum.map(Ash.read!(@resource, bob), & &1.id)
       assert Ash.read!(@resource, opts(tenant: "other")) == []
       assert show(chat, :message_count) == 3
 
