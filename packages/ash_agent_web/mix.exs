@@ -64,6 +64,7 @@ defmodule AshAgentWeb.MixProject do
           {:plug, "~> 1.14", optional: true},
           {:bandit, "~> 1.0", only: :test},
           {:floki, "~> 0.36", only: :test},
+          {:lazy_html, "~> 0.1", only: :test},
           {:ex_doc, "~> 0.31", only: :dev, runtime: false}
         ]
       else

@@ -102,7 +102,8 @@ defmodule AshAgent.Context.Calls do
       [%{id: "a", name: :delete, arguments: %{}}]
 
   A call has `edited: true` if a person wrote these arguments, see `approve_tool_call/3`, and has to decide about them once more, and
-  `question: true` if it waits for `answer_tool_call/4`.
+  `question: true` if it waits for `answer_tool_call/4`. A call that was started, and whose outcome nobody knows, has the number of the
+  `attempt` that an approval would start, which is 2 or more.
   """
   @doc since: "0.1.0"
   @spec undecided_tool_calls(Context.t()) :: [map()]
@@ -165,7 +166,8 @@ defmodule AshAgent.Context.Calls do
 
   Raises `AshAgent.Context.Error` with `{:unknown_tool_call, id, pending}`, with `{:illegal_status, id, from,
   :approved}` if the call is already approved or has its result, or with `{:other_arguments, id, paths}` if the person has seen
-  others: `paths` are the first places that differ, each with its keys and 0-based indexes. `:edited` arguments that such a call cannot
+  others: `paths` are the first places that differ, each with its keys and 0-based indexes. The decision about an earlier attempt is
+  `{:other_attempt, id, attempt}`, with the one that an approval would start. `:edited` arguments that such a call cannot
   have are `{:invalid, [:edited], expected}`. A question is not approved but answered: `{:is_a_question, id}`.
 
   ## Options
@@ -186,7 +188,7 @@ defmodule AshAgent.Context.Calls do
   @doc since: "0.1.0"
   @spec approve_tool_call(Context.t(), String.t(), keyword()) :: Context.t()
   def approve_tool_call(%Context{ref: ref} = context, id, opts \\ []) when is_binary(id) do
-    opts = Options.validate!(opts, :approve)
+    opts = validate_decision!(ref, id, opts, :approve)
 
     ref
     |> Native.context_approve(id, opts[:arguments], opts[:edited], opts[:by], opts[:at])
@@ -237,7 +239,7 @@ defmodule AshAgent.Context.Calls do
   @spec deny_tool_call(Context.t(), String.t(), term(), keyword()) :: Context.t()
   def deny_tool_call(%Context{ref: ref} = context, id, reason \\ nil, opts \\ [])
       when is_binary(id) do
-    opts = Options.validate!(opts, :decide)
+    opts = validate_decision!(ref, id, opts, :decide)
 
     ref
     |> Native.context_deny(id, opts[:arguments], reason, opts[:by], opts[:at])
@@ -275,11 +277,17 @@ defmodule AshAgent.Context.Calls do
   @spec answer_tool_call(Context.t(), String.t(), String.t() | map(), keyword()) :: Context.t()
   def answer_tool_call(%Context{ref: ref} = context, id, answer, opts \\ [])
       when is_binary(id) and (is_binary(answer) or is_map(answer)) do
-    opts = Options.validate!(opts, :decide)
+    opts = validate_decision!(ref, id, opts, :decide)
 
     ref
     |> Native.context_answer(id, opts[:arguments], answer, opts[:by], opts[:at])
     |> Reply.put!(context)
+  end
+
+  defp validate_decision!(ref, id, opts, name) do
+    opts = Options.validate!(opts, name)
+    if opts[:attempt], do: ref |> Native.context_check_attempt(id, opts[:attempt]) |> Reply.ok!()
+    opts
   end
 
   @doc """

@@ -39,6 +39,7 @@ defmodule AshAgent.Context.Error do
           | {:not_a_question, id :: String.t()}
           | {:is_a_question, id :: String.t()}
           | {:other_arguments, id :: String.t(), paths :: [list()]}
+          | {:other_attempt, id :: String.t(), attempt :: pos_integer()}
           | {:invalid_usage, key :: term()}
           | {:no_price, model :: String.t() | nil}
           | :no_assistant_message
@@ -138,6 +139,10 @@ defmodule AshAgent.Context.Error do
       {:other_arguments, id, paths} ->
         "the arguments that were given for the tool call #{inspect(id)} are not those that it would run with, so nothing was decided: " <>
           "they differ#{at_all(paths)}. Show those of AshAgent.Context.Calls.undecided_tool_calls/1, and give these with the decision"
+
+      {:other_attempt, id, attempt} ->
+        "the decision about the tool call #{inspect(id)} is not about its attempt #{attempt}, so nothing was decided. " <>
+          "Show the calls of AshAgent.Context.Calls.undecided_tool_calls/1, and decide about these"
 
       {:invalid_usage, nil} ->
         "not a provider's report on tokens: expected a map such as %{input_tokens: 12, output_tokens: 34}, " <>

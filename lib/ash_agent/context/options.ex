@@ -52,6 +52,8 @@ defmodule AshAgent.Context.Options do
      "the arguments that the person who decides has seen. Give them when the context may have changed since they " <>
        "were shown: others are an error, and nothing is decided. Defaults to those that " <>
        "`AshAgent.Context.Calls.undecided_tool_calls/1` shows."},
+    {:attempt, {:or, [:pos_integer, nil]}, [type_doc: "a positive integer"],
+     "the `attempt` of the call as it was shown, or 1 if it had none: a decision about an earlier one is an error. Defaults to any."},
     {:by, :any, "who decides. Defaults to `nil`."},
     {:at, time(), "when. Defaults to now."}
   ]

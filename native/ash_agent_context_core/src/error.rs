@@ -91,6 +91,8 @@ errors! {
     IllegalStatus { id: Box<str>, from: &'static str, to: &'static str } = "illegal_status",
     /// An approval of arguments that the call would not run with, and the paths of the first differences.
     OtherArguments { id: Box<str>, paths: Vec<Path> } = "other_arguments",
+    /// A decision about another attempt of a call than the one that an approval would start.
+    OtherAttempt { id: Box<str>, attempt: i64 } = "other_attempt",
     /// An answer to the call of this id, which is no question to a person.
     NotAQuestion { id: Box<str> } = "not_a_question",
     /// An approval of the call of this id, which is a question to a person: it needs an answer.

@@ -168,7 +168,7 @@ pub fn to_map(context: On<'_, Context>) -> Term<'_> {
             created_at: context.created_at(),
             updated_at: context.updated_at(),
             origin: Maybe(context.origin()),
-            asked: Maybe(is_asked.then(|| encoder.calls_with(asked, |_| None))),
+            asked: Maybe(is_asked.then(|| encoder.calls_with(asked, |_| Default::default()))),
             late: Maybe(context.late_document()),
         }
     )
@@ -231,7 +231,8 @@ pub fn undecided_calls(context: On<'_, Context>, asked: bool) -> Term<'_> {
         Some(_) => Some(atoms::edited()),
         None => context.is_question(&call.id).then(atoms::question),
     };
-    context.encoder().calls_with(calls, mark)
+    let marks = |call: &ToolCall| (mark(call), context.next_attempt(&call.id));
+    context.encoder().calls_with(calls, marks)
 }
 
 /// Returns the times at which a call started and ended.

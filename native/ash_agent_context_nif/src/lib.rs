@@ -45,7 +45,7 @@ mod atoms {
         synthesised_result,
         audio, video, file_id, kind, function, custom, shell, local_shell, apply_patch, computer, mcp_approval, tool_search,
         anthropic, openai_chat, openai_responses, gemini, bedrock, ollama, mistral,
-        answered, approved, approval, details, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, requested_at, first_chunk_at, received_at, ended_at, calls, auto, cancelled, drop,
+        answered, approved, approval, attempt, details, assistant_last = "last_message_from_assistant", blocks, by, cached_tokens, cache_write_tokens, requested_at, first_chunk_at, received_at, ended_at, calls, auto, cancelled, drop,
         cl100k_base, cleared, cleared_result, continuation, covers, decision, denied, edited, estimate, full, hidden,
         hidden_iterations, input_tokens, masked_text, masks,
         max_result_bytes, handle, score, media, no_messages, o200k_base, origin, output_tokens,

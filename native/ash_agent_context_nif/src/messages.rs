@@ -193,19 +193,28 @@ impl<'r, 'e> Encoder<'r, 'e> {
 
     /// Encodes calls as a message shows them.
     pub fn calls(&self, calls: impl Iterator<Item = &'r ToolCall>) -> Term<'e> {
-        self.calls_with(calls.map(|call| (call, &call.arguments.value)), |_| None)
+        self.calls_with(calls.map(|call| (call, &call.arguments.value)), |_| {
+            Default::default()
+        })
     }
 
-    /// Encodes calls with other arguments than their own, and a key that is true for them.
+    /// Encodes calls with other arguments than their own, a key that is true for them, and their next attempt.
     pub fn calls_with(
         &self,
         calls: impl Iterator<Item = (&'r ToolCall, &'r Value)>,
-        mark: impl Fn(&ToolCall) -> Option<Atom>,
+        marks: impl Fn(&ToolCall) -> (Option<Atom>, Option<i64>),
     ) -> Term<'e> {
         self.list(calls.map(|(call, arguments)| {
-            if let Some(mark) = mark(call) {
+            let (mark, attempt) = marks(call);
+            if mark.is_some() || attempt.is_some() {
                 let mut fields = self.call_with(call, arguments);
-                fields.put(mark, true);
+                if let Some(mark) = mark {
+                    fields.put(mark, true);
+                }
+                fields.put_given(
+                    atoms::attempt(),
+                    attempt.map(|number| number.to_term(self.env())),
+                );
                 return fields.end();
             }
             let has_more = call.provider_metadata.is_some() || call.extra.is_some();

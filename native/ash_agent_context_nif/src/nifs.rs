@@ -140,6 +140,7 @@ nifs! {
     // Decisions about calls.
     context_ask(context, id, arguments, question, at) Log = Context::ask;
     context_ask_again(context, at) Log = Context::ask_again;
+    context_check_attempt(context, id, attempt: &Value) Arguments = Context::check_attempt;
     context_approve(context, id, arguments, edited, by, at) Log = context::approve;
     context_deny(context, id, arguments, reason, by, at) Log = context::deny;
     context_answer(context, id, arguments, answer, by, at) Log = Context::answer_tool_call;

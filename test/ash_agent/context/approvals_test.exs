@@ -183,6 +183,44 @@ defmodule AshAgent.Context.ApprovalsTest do
       assert %{"to" => "ann"} |> deny.() |> status() == :denied
     end
 
+    test "are of one attempt, and a decision about an earlier one is none" do
+      alias Context.Calls
+
+      question =
+        Calls.ask_about_tool_call(asked(["q"]), "q", %{"question" => "Why?"}, question: true)
+
+      for {context, id, more} <- [{asked(), "a", %{}}, {question, "q", %{question: true}}] do
+        assert [call] = Calls.undecided_tool_calls(context)
+        refute is_map_key(call, :attempt)
+        anew = Context.put_iteration_metadata(context, 1, "asked_anew", %{id => 1})
+        call = Map.put(call, :attempt, 2)
+        assert Map.take(call, Map.keys(more)) == more
+        assert Calls.undecided_tool_calls(anew) == [call]
+
+        assert anew |> Context.to_snapshot() |> Context.load!() |> Calls.undecided_tool_calls() ==
+                 [call]
+
+        for decide <- [
+              &Calls.approve_tool_call(anew, id, attempt: &1),
+              &Calls.deny_tool_call(anew, id, "no", attempt: &1),
+              &Calls.answer_tool_call(anew, id, "So.", attempt: &1)
+            ],
+            attempt <- [1, 3, 2 ** 70] do
+          assert reason_of(fn -> decide.(attempt) end) == {:other_attempt, id, 2}
+        end
+
+        denied = Calls.deny_tool_call(anew, id, "no", attempt: 2)
+        assert status(denied, id) == :denied
+        # Whoever says none decides about the attempt as it is now.
+        assert status(Calls.deny_tool_call(anew, id, "no", attempt: nil), id) == :denied
+        assert status(Calls.deny_tool_call(context, id, "no", attempt: 1), id) == :denied
+      end
+
+      assert_raise ArgumentError, ~r/:attempt/, fn ->
+        Calls.approve_tool_call(asked(), "a", attempt: 0)
+      end
+    end
+
     test "are a text for a call that has a text" do
       call = %{id: "a", kind: :custom, name: :query, arguments: "SELECT 1"}
       context = Context.new("Hi") |> Context.add_assistant_message(nil, [call])

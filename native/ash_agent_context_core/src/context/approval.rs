@@ -23,6 +23,9 @@ use crate::value::Value;
 /// An error names no more places than these where arguments differ.
 const MOST_DIFFERENCES: usize = 8;
 
+/// In the metadata of an iteration, the runtime notes attempts here by the ids of their calls.
+const ASKED_ANEW: &str = "asked_anew";
+
 impl Exchange {
     /// Returns where the call of a slot stands.
     #[must_use]
@@ -219,6 +222,31 @@ impl Context {
             let is_asked = decision.is_some() || exchange.decisions.is_asked(slot);
             is_asked.then_some((call, shown))
         })
+    }
+
+    /// Returns which attempt an approval of a call would start, if the runtime has noted that nobody knows how the one before
+    /// it ended. Of any other call, it would start the first.
+    #[must_use]
+    pub fn next_attempt(&self, id: &str) -> Option<i64> {
+        let noted = self.current().metadata.get(&Value::text(ASKED_ANEW));
+        match noted?.as_map()?.get(&Value::text(id))? {
+            Value::Int(unknown) => Some(unknown.saturating_add(1)),
+            _ => None,
+        }
+    }
+
+    /// Returns the next attempt, or refuses a decision about another one, such as an approval that is sent once more.
+    ///
+    /// # Errors
+    /// [`Error::OtherAttempt`].
+    pub fn check_attempt(&self, id: &str, attempt: &Value) -> Result<i64, Error> {
+        match self.next_attempt(id).unwrap_or(1) {
+            next if *attempt == Value::Int(next) => Ok(next),
+            next => Err(Error::OtherAttempt {
+                id: id.into(),
+                attempt: next,
+            }),
+        }
     }
 
     fn open_calls(&self) -> impl Iterator<Item = (usize, &ToolCall, &Exchange)> {

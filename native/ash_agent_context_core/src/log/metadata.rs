@@ -31,6 +31,15 @@ impl Metadata {
         self.entries.insert_mut(key, (value, size));
     }
 
+    /// Returns the value of a key.
+    ///
+    /// # Complexity
+    /// O(log n)
+    #[must_use]
+    pub fn get(&self, key: &Value) -> Option<&Value> {
+        self.entries.get(key).map(|(value, _)| value)
+    }
+
     /// Returns the entries in the order of their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Value, &Value)> {
         self.entries.iter().map(|(key, (value, _))| (key, value))

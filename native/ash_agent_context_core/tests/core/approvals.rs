@@ -113,6 +113,36 @@ fn who_was_shown_other_arguments_decides_nothing() {
 }
 
 #[test]
+fn a_decision_about_an_earlier_attempt_is_none() {
+    let context = waiting(&path("x"));
+    assert_eq!(context.next_attempt("a"), None);
+    assert_eq!(context.check_attempt("a", &Value::Int(1)), Ok(1));
+    let noted = |noted: Value| {
+        let key = Value::text("asked_anew");
+        let noted = context.put_iteration_metadata(1, key, noted, at(0));
+        stored(&noted.unwrap())
+    };
+    let of_a = |attempt: Value| map(vec![(Value::text("a"), attempt)]);
+    let anew = noted(of_a(Value::Int(1)));
+    assert_eq!(anew.next_attempt("a"), Some(2));
+    assert_eq!(anew.next_attempt("b"), None);
+    let refused = Error::OtherAttempt {
+        id: "a".into(),
+        attempt: 2,
+    };
+    for other in [Value::Int(1), Value::Int(3), Value::text("2"), Value::Nil] {
+        assert_eq!(anew.check_attempt("a", &other), Err(refused.clone()));
+    }
+    assert_eq!(anew.check_attempt("a", &Value::Int(2)), Ok(2));
+    // Anything may stand in a document.
+    let most = noted(of_a(Value::Int(i64::MAX)));
+    assert_eq!(most.next_attempt("a"), Some(i64::MAX));
+    for other in [Value::Nil, of_a(Value::text("1")), map(Vec::new())] {
+        assert_eq!(noted(other).next_attempt("a"), None);
+    }
+}
+
+#[test]
 fn an_error_names_the_first_places_that_differ_and_no_values() {
     let numbered = |range: std::ops::Range<i64>| {
         let entry = |n| (Value::Int(n), Value::text("SECRET"));

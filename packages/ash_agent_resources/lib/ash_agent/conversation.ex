@@ -120,7 +120,7 @@ defmodule AshAgent.Conversation do
   | `:start` | creates a conversation. Takes `input` or `parts`, and the public attributes. With a message, the model answers it. Sent again by the same actor with the same `key`, it returns the first one, with `begun: true` in its metadata; only for keys of the type `:uuid` |
   | `:say` | adds a user message (`input` or `parts`, `metadata`), and runs the turn. Sent again with the same `key`, it is said once. With `steer: true`, the turn that runs reads it, see below |
   | `:resume` | continues a turn that waited for decisions, failed or was cut short, and then answers messages that still wait |
-  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
+  | `:approve`, `:deny` | decide about the pending call `call_id`. `arguments` are those that were shown, and others are an error, as is an `attempt` that is not the call's as it is shown now, or 1 if it has none. The call runs with `edited` arguments if the person wrote some; a denial may have a `reason` |
   | `:answer` | answers the question of the call `call_id`, see `AshAgent.Runtime.AskUser`, with a text as `answer` or a map as `form`. `arguments` are those that were shown |
   | `:arrive` | gives the call that waits under `key` its late result: `text`, `result`, a map, or `error`; see below |
   | `:waiting` | reads the conversations with calls that wait, for whom they may: with `for`, only those that wait for this person or tag. `waiting_calls` of each lists them |

@@ -454,7 +454,7 @@ defmodule AshAgent.Door do
   defp act(door, :messages, identity) do
     with {:ok, stream} <- Stream.open(door, identity, Reader.new(:current)) do
       Stream.close(stream)
-      running? = stream.status == :running
+      running? = Stream.runs?(stream)
 
       {status, headers, body} =
         json(200, door.protocol.messages(stream.context, running?, door.opts))
@@ -512,7 +512,7 @@ defmodule AshAgent.Door do
 
     with {:ok, stream} <- Stream.open(door, identity, Reader.new({:key, run.key})),
          :ok <- Stream.close(stream) do
-      open? = stream.status == :running or match?({:paused, _}, stream.status)
+      open? = Stream.runs?(stream) or match?({:paused, _}, stream.status)
 
       if open? and
            Reader.first(stream.reader, stream.context) == Context.turn_start(stream.context) do
@@ -634,7 +634,7 @@ defmodule AshAgent.Door do
     state =
       cond do
         not Reader.found?(reader) -> :queued
-        current? and status == :running -> :in_progress
+        current? and Stream.runs?(stream) -> :in_progress
         current? -> Reader.outcome(context, status)
         true -> Reader.outcome(Context.rewind(context, to: reader.last), :idle)
       end
@@ -664,7 +664,7 @@ defmodule AshAgent.Door do
 
   defp rest(%{context: context, door: door} = stream, {{_life, turn, _number, _tag}, _} = since) do
     with :unknown <- Client.since(stream, turn, since),
-         false <- stream.status == :running and Context.turn_start(context) == turn,
+         false <- Stream.runs?(stream) and Context.turn_start(context) == turn,
          {_first, _last} = range <- Reader.range(context, turn),
          {:ok, whole} <- Stream.open(door, stream.identity, Reader.new(range)) do
       Stream.close(stream)

@@ -19,13 +19,13 @@ if Code.ensure_loaded?(Phoenix.Component) do
     | `"say"` | `"say"` with the `"input"` and the `"key"` | somebody sends a message, also while the agent works |
     | `"validate"` | `"say"` | somebody has changed the message or its files, or is connected again |
     | `"stop"` | | somebody stops the turn, with the button or Escape |
-    | `"decide"` | `"call"`, `"decision"`, `"shown"`, `"arguments"`, `"reason"` | somebody decides about a call |
-    | `"answer"` | `"call"`, `"shown"`, `"answer"`, a text or a map | somebody answers a question |
+    | `"decide"` | `"call"`, `"decision"`, `"shown"`, `"attempt"`, `"arguments"`, `"reason"` | somebody decides about a call |
+    | `"answer"` | `"call"`, `"shown"`, `"attempt"`, `"answer"`, a text or a map | somebody answers a question |
     | `"retry"` | | somebody tries a failed turn again |
     | `"earlier"` | | somebody wants to see older messages |
     | `"cancel_upload"` | `"ref"` | somebody takes a file back |
 
-    `"decision"` is `"approve"`, `"deny"` or `"edit"`; `"shown"` are the arguments that the page showed, and `"arguments"` those that the
+    `"decision"` is `"approve"`, `"deny"` or `"edit"`; `"shown"` are the arguments that the page showed, `"attempt"` is the attempt, and `"arguments"` those that the
     person wrote, both as JSON. A browser can send anything: who may decide is for the policies of the action that the LiveView calls.
 
     The page follows the reader's color scheme, or `data-theme` of the document if it is `light` or `dark`, and fits a phone.
@@ -285,6 +285,7 @@ if Code.ensure_loaded?(Phoenix.Component) do
       <form id={"agent-#{@decision}-#{@call.id}"} class="agent-buttons" phx-submit="decide">
         <input type="hidden" name="call" value={@call.id} />
         <input type="hidden" name="shown" value={@call.arguments} />
+        <input type="hidden" name="attempt" value={@call.attempt} />
         <input type="hidden" name="decision" value={@decision} />
         {render_slot(@inner_block)}
       </form>
@@ -321,6 +322,7 @@ if Code.ensure_loaded?(Phoenix.Component) do
         <form :for={choice <- @choices} class="agent-buttons" phx-submit="answer">
           <input type="hidden" name="call" value={@call.id} />
           <input type="hidden" name="shown" value={@call.arguments} />
+          <input type="hidden" name="attempt" value={@call.attempt} />
           <input :if={choice} type="hidden" name="answer" value={choice} />
           <label :if={!choice and !@form}>Your answer <input name="answer" autocomplete="off" /></label>
           <%= if @form do %>

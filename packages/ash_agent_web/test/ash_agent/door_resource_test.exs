@@ -171,6 +171,32 @@ defmodule AshAgent.DoorResourceTest do
     assert %{by: "ann"} = Context.Calls.tool_call_decision(context(id).context, "c1")
   end
 
+  test "what was shown of a call before it was asked about anew decides nothing", %{door: door} do
+    for resource <- [Page.Chat, Page.PlainChat] do
+      id = resource.start!(%{}, rights("ann")).id
+      door = %{door | place: resource}
+      call = call("delete", %{path: "/a"})
+      assert [first] = approvals(ask_and_play(door, say(id, "Go") |> as("ann"), [call]))
+      record = Ash.get!(resource, id, rights("ann"))
+      {:ok, stored} = AshAgent.Store.fetch(Page.store(), Conversation.Info.key(record))
+      [shown] = Context.Calls.undecided_tool_calls(stored.value)
+      noted = AshAgent.Runtime.Repeat.note_anew(stored.value, "c1", 1)
+      {:ok, _} = AshAgent.Store.append(Page.store(), stored, noted, status: :paused)
+      assert refused(door, decide(id, [{first, true}]) |> as("ann")) == {409, "not_waiting"}
+
+      # An action of one's own without the argument has the id alone.
+      identity = Map.new(rights("ann") ++ [conversation: id])
+      decide = &Door.Source.Ash.decide(resource, identity, &1, &2, nil)
+
+      if resource == Page.Chat do
+        for verdict <- [:approve, :deny, {:edit, %{}}],
+            do: assert(decide.(shown, verdict) == {:error, :not_waiting})
+      end
+
+      assert decide.(Map.put(shown, :attempt, 2), :approve) == :ok
+    end
+  end
+
   test "who may see a call and not decide about it does not", %{door: door} do
     id = create("rob")
 
@@ -279,6 +305,29 @@ defmodule AshAgent.DoorResourceTest do
     record = Ash.get!(Page.Chat, id, rights("ann"))
     {:ok, waiting} = AshAgent.Store.waiting(Page.store(), Conversation.Info.key(record))
     Enum.any?(waiting, &(inspect(&1.input) =~ text))
+  end
+
+  test "who comes while a turn just begins is told of this one, and not of the turn before", %{
+    door: door
+  } do
+    id = create("ann")
+    ask_and_play(door, say(id, "Hi") |> as("ann"), [@hi])
+    test = self()
+    begins = fn -> send(test, {:begins, self()}) && receive(do: (:go -> :ok)) end
+    Application.put_env(:ash_agent_web, :before_turn, begins)
+    on_exit(fn -> Application.delete_env(:ash_agent_web, :before_turn) end)
+    asks = Task.async(fn -> chunks(door, say(id, "And?", "m2") |> as("ann")) end)
+    assert_receive {:begins, run}, 20_000
+    Application.delete_env(:ash_agent_web, :before_turn)
+    watch = request("GET", [id, "stream"]) |> as("ann")
+    watches = Task.async(fn -> chunks(door, watch) end)
+    {200, _, json} = Door.call(door, request("GET", [id, "messages"]) |> as("ann"))
+    assert IO.iodata_to_binary(json) =~ "ann."
+    # It was told what there is by then.
+    assert Wait.until(fn -> length(feeds({Page.Chat, "acme", id})) > 1 end)
+    send(run, :go)
+    play([{:text, "Well."}, {:finish, "stop"}])
+    for task <- [asks, watches], do: assert(text(Task.await(task, 20_000)) == "Well.")
   end
 
   test "a message that comes while a turn runs is refused", %{door: door} do

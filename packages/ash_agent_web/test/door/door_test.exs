@@ -584,7 +584,15 @@ defmodule AshAgent.DoorTest do
         assert protocol == :ai_sdk or JSON.encode(told) =~ "started before"
 
         for _ <- 1..2, do: assert(refused(door, answer.(first)) == {409, "not_waiting"})
-        assert {:paused, [%{id: "a"}]} = Sessions.status(name, "ada-1")
+        assert {:paused, [%{id: "a", attempt: 2} = asked]} = Sessions.status(name, "ada-1")
+
+        # What was shown before the call was asked about anew, where the answer comes right after that.
+        decide = &Door.Source.Sessions.decide(name, %{conversation: "ada-1"}, &1, &2, nil)
+
+        for verdict <- [:approve, :deny, {:edit, %{"path" => "/b"}}],
+            do: assert(decide.(Map.delete(asked, :attempt), verdict) == {:error, :not_waiting})
+
+        assert {:paused, [^asked]} = Sessions.status(name, "ada-1")
 
         goes_on = Task.async(fn -> chunks(door, answer.(anew)) end)
         assert_receive {:started, run}, 5_000

@@ -7,6 +7,7 @@ defmodule AshAgent.Door.StreamTest do
 
   alias AshAgent.{Context, Door, Session, Sessions, Store}
   alias AshAgent.Door.Play
+  alias AshAgent.TestSupport.{Wait, WatchedStore}
 
   @moduletag :capture_log
   @moduletag timeout: 30_000
@@ -80,6 +81,83 @@ defmodule AshAgent.Door.StreamTest do
     so_far = await(second, "two")
     go()
     assert text(rest(second, so_far)) == "one two three four"
+  end
+
+  describe "a turn that has not written its message yet" do
+    # What is said after `begin` waits before its first write.
+    defp held(%{name: name, store: store}, protocol) do
+      {test, holds} = {self(), :counters.new(1, [])}
+
+      hold = fn moment, name ->
+        if {moment, name} == {:before, :append} and :counters.get(holds, 1) == 1 do
+          :counters.put(holds, 1, 0)
+          send(test, {:begins, self()})
+          receive do: (:go -> :ok)
+        else
+          :ok
+        end
+      end
+
+      name = Module.concat(name, Held)
+      {:ok, _} = Play.sessions(name, store: WatchedStore.new(store, hold))
+      {Play.door(name, port(), protocol: protocol), fn -> :counters.put(holds, 1, 1) end}
+    end
+
+    defp said(:ai_sdk, text, message), do: say("ada-1", text, message)
+
+    defp said(:ag_ui, text, message) do
+      messages = [%{id: message, role: "user", content: text}]
+      body = %{threadId: "ada-1", runId: message, protocolVersion: "1.0", messages: messages}
+      request("POST", [], body)
+    end
+
+    for protocol <- [:ai_sdk, :ag_ui] do
+      @protocol protocol
+      test "is told to who comes, and not the turn before (#{protocol})", context do
+        {door, hold} = held(context, @protocol)
+        chunks(door, said(@protocol, "hello", "m1"))
+        hold.()
+        asks = client(door, said(@protocol, "think", "m2"))
+        assert_receive {:begins, run}, 10_000
+
+        # The turn before is over: its answer is among the messages.
+        {200, headers, json} = Door.call(door, request("GET", ["ada-1", "messages"]))
+        assert IO.iodata_to_binary(json) =~ "Hello, Ada!"
+        seen = List.keyfind(headers, "last-event-id", 0)
+        watch = request("GET", ["ada-1", "stream"])
+        watched = for more <- [[], [seen]], do: update_in(watch.headers, &(more ++ &1))
+        clients = for request <- watched, do: client(door, request)
+        for client <- clients, do: assert_receive({^client, :status, 200}, 10_000)
+        send(run, :go)
+
+        for client <- [asks | clients] do
+          deltas = for %{"delta" => delta} <- rest(client, ""), into: "", do: delta
+          assert deltas == "Let me see. I have seen it."
+        end
+      end
+    end
+
+    test "is not the response of the turn before, and is not stopped with it", context do
+      {door, hold} = held(context, :responses)
+      ask = &request("POST", [], Map.merge(%{model: "agent", input: &1}, &2))
+      read = fn {200, _, body} -> body |> IO.iodata_to_binary() |> Context.JSON.decode!() end
+
+      %{"id" => id, "conversation" => %{"id" => talk}} =
+        read.(Door.call(door, ask.("hello", %{})))
+
+      hold.()
+      think = ask.("think", %{conversation: talk, background: true})
+      %{"id" => next} = read.(Door.call(door, think))
+      assert_receive {:begins, run}, 10_000
+
+      for request <- [request("GET", [id], nil), request("POST", [id, "cancel"], nil)],
+          do: assert(%{"status" => "completed"} = read.(Door.call(door, request)))
+
+      send(run, :go)
+      whole = fn -> read.(Door.call(door, request("GET", [next], nil))) end
+      assert Wait.until(fn -> whole.()["status"] == "completed" end)
+      assert inspect(whole.()["output"]) =~ "I have seen it."
+    end
   end
 
   @tag door: [ai: 7]

@@ -50,7 +50,10 @@ defmodule AshAgent.Web.Page do
     end
   end
 
+  # A turn asks for its tools before it writes its message: a test can hold it there.
   def tools do
+    Application.get_env(@app, :before_turn, fn -> :ok end).()
+
     %{
       delete: fn arguments -> {:ok, "deleted " <> arguments["path"]} end,
       ask_person: AskUser.tool(),

@@ -25,9 +25,9 @@ defmodule AshAgent.Conversation.Change do
   | `:fork` | create | `source_id`, `iteration`, `revision` |
   | `:say` | update | `input` or `parts`, `metadata`, `key`, `steer`, `wait` |
   | `:resume` | update | `wait` |
-  | `:approve` | update | `call_id`, `arguments`, `edited` |
-  | `:deny` | update | `call_id`, `reason`, `arguments` |
-  | `:answer` | update | `call_id`, `answer` or `form`, `arguments` |
+  | `:approve` | update | `call_id`, `arguments`, `attempt`, `edited` |
+  | `:deny` | update | `call_id`, `reason`, `arguments`, `attempt` |
+  | `:answer` | update | `call_id`, `answer` or `form`, `arguments`, `attempt` |
   | `:arrive` | update | `key`, `text`, `result` or `error` |
   | `:cancel` | update | none |
   | `:rewind` | update | `iteration`, `revision` |
@@ -498,10 +498,12 @@ defmodule AshAgent.Conversation.Change do
   defp rights(%{actor: actor, tenant: tenant, authorize?: authorize?}),
     do: [actor: actor, tenant: tenant, authorize?: authorize? != false]
 
-  # Who decides, and the arguments that were shown to them.
+  # Who decides, and the arguments and the attempt that were shown to them.
   defp decision(changeset, context) do
-    shown = Changeset.get_argument(changeset, :arguments)
-    [by: Asker.identity(context.actor), arguments: shown]
+    shown =
+      for name <- [:arguments, :attempt], do: {name, Changeset.get_argument(changeset, name)}
+
+    [by: Asker.identity(context.actor)] ++ shown
   end
 
   defp call_id(changeset), do: Changeset.get_argument(changeset, :call_id)

@@ -65,6 +65,7 @@ defmodule AshAgent.Conversation.Error do
   def field(%{reason: :no_result}), do: :result
   def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:answer], _}}}), do: :answer
   def field(%{reason: %AshAgent.Context.Error{reason: {:other_arguments, _, _}}}), do: :arguments
+  def field(%{reason: %AshAgent.Context.Error{reason: {:other_attempt, _, _}}}), do: :attempt
   def field(%{reason: %AshAgent.Context.Error{reason: {:invalid, [:edited], _}}}), do: :edited
   def field(%{reason: %AshAgent.Context.Error{}}), do: :input
   def field(_error), do: :_form

@@ -124,9 +124,9 @@ defmodule AshAgent.Conversation.Transformer do
     )
     |> update(:say, message() ++ [argument(:key, :string), steer()] ++ wait())
     |> update(:resume, wait())
-    |> update(:approve, [call(), argument(:arguments, :map), argument(:edited, :map)])
-    |> update(:deny, [call(), argument(:reason, :string), argument(:arguments, :map)])
-    |> update(:answer, [call(), words(:answer), argument(:form, :map), argument(:arguments, :map)])
+    |> update(:approve, [argument(:edited, :map) | shown()])
+    |> update(:deny, [argument(:reason, :string) | shown()])
+    |> update(:answer, [words(:answer), argument(:form, :map) | shown()])
     |> update(:arrive, [
       argument(:key, :string, allow_nil?: false),
       words(:text),
@@ -210,7 +210,12 @@ defmodule AshAgent.Conversation.Transformer do
   defp key(dsl),
     do: dsl |> Transformer.get_entities([:attributes]) |> Enum.find(& &1.primary_key?)
 
-  defp call, do: argument(:call_id, :string, allow_nil?: false)
+  # A call as whoever decides has seen it.
+  defp shown do
+    attempt = argument(:attempt, :integer, constraints: [min: 1])
+    [argument(:call_id, :string, allow_nil?: false), argument(:arguments, :map), attempt]
+  end
+
   # A choice may begin with a space.
   defp words(name),
     do: argument(name, :string, constraints: [trim?: false, allow_empty?: true])

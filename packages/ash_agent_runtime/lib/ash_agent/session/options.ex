@@ -98,7 +98,9 @@ defmodule AshAgent.Session.Options do
     {:by, :any, "who decides. Defaults to `nil`."},
     {:arguments, {:or, [:map, :string, nil]}, [type_doc: "a map or a string"],
      "the arguments that were shown to them. Others are an error that names what differs, and nothing is " <>
-       "decided. Defaults to those of `status/1`."}
+       "decided. Defaults to those of `status/1`."},
+    {:attempt, {:or, [:pos_integer, nil]}, [type_doc: "a positive integer"],
+     "the `attempt` of the call as `status/1` shows it, or 1 if it had none: a decision about an earlier one is an error. Defaults to any."}
   ]
   @approve @decide ++
              [

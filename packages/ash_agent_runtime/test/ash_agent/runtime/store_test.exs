@@ -346,7 +346,13 @@ defmodule AshAgent.Runtime.StoreTest do
       assert {:ok, %{output: "Done"}} = Runtime.run(denied, opts)
 
       {:ok, kept} = Store.fetch(store, paused.kept)
-      approved = Context.Calls.approve_tool_call(kept.value, "a", by: "ann")
+      assert [%{id: "a", attempt: 2}] = paused.calls
+
+      assert_raise Context.Error, ~r/not about its attempt 2/, fn ->
+        Context.Calls.approve_tool_call(kept.value, "a", by: "ann", attempt: 1)
+      end
+
+      approved = Context.Calls.approve_tool_call(kept.value, "a", by: "ann", attempt: 2)
       assert {:ok, result} = run(store, kept, [context: approved] ++ opts)
       assert [{"a", _}] = effects()
       assert statuses(result.context, ["a"]) == [:ok]
@@ -396,6 +402,27 @@ defmodule AshAgent.Runtime.StoreTest do
       result = Enum.find(messages, &match?([%{type: :tool_result} | _], &1.content))
       assert %{metadata: %{settled: %{"a" => %{by: "ann"}}}} = result
       assert {:ok, %{status: :idle}} = Store.fetch(store, "c")
+    end
+
+    test "is not decided about by who was asked about an earlier attempt" do
+      for decide <- [
+            &Session.approve(&1, "a", attempt: &2),
+            &Session.deny(&1, "a", "no", attempt: &2)
+          ] do
+        store = sqlite()
+        session = session_of(store)
+        assert {:paused, [%{id: "a", attempt: 2}]} = Session.status(session)
+
+        for other <- [1, 3] do
+          assert {:error, %Context.Error{reason: {:other_attempt, "a", 2}}} =
+                   decide.(session, other)
+        end
+
+        assert {:paused, [%{id: "a", attempt: 2}]} = Session.status(session)
+        assert {:ok, [%{state: :started}]} = Store.calls(store, "c")
+        assert decide.(session, 2) == :ok
+        assert {:ok, %{output: "Done"}} = Session.resume(session)
+      end
     end
 
     test "keeps who settled it, beside those of its neighbours" do

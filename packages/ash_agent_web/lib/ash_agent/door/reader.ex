@@ -37,8 +37,8 @@ defmodule AshAgent.Door.Reader do
             late: %{}
 
   @doc """
-  A reader of the turn that runs or came last (`:current`), of the turn with the message of a key (`{:key, key}`), or of iterations
-  (`{first, last}`).
+  A reader of the turn that runs or came last (`:current`), of the next one behind an iteration (`{:after, number}`), of the turn with the message of a
+  key (`{:key, key}`), or of iterations (`{first, last}`).
   """
   def new(turn), do: %__MODULE__{turn: turn}
 
@@ -313,6 +313,10 @@ defmodule AshAgent.Door.Reader do
 
   defp find(%{turn: :current} = reader, context),
     do: begin(reader, {Context.turn_start(context), context.current_iteration}, context)
+
+  defp find(%{turn: {:after, number}} = reader, %{current_iteration: current} = context) do
+    if current > number, do: find(%{reader | turn: :current}, context), else: reader
+  end
 
   defp find(%{turn: range} = reader, context), do: begin(reader, range, context)
 

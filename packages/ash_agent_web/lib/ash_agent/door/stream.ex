@@ -7,6 +7,7 @@ defmodule AshAgent.Door.Stream do
   # A session does not wait for who hears it slowly: it says once that they fell behind, and they take a snapshot. A session that ends is
   # looked for again, wherever it is then. Where none is within reach, there is what is stored.
 
+  alias AshAgent.Context
   alias AshAgent.Context.JSON
   alias AshAgent.Door.{Client, Feed, Mark, Reader}
   alias AshAgent.Session
@@ -119,8 +120,14 @@ defmodule AshAgent.Door.Stream do
   defp take(stream, %{number: number, context: context} = snapshot, status) do
     life = Mark.name({stream.identity.conversation, stream.session})
     stream = %{stream | snapshot: snapshot, number: number, context: context, status: status}
-    %{stream | life: life}
+    begins? = stream.reader.turn == :current and status == :running and not runs?(stream)
+    reader = if begins?, do: Reader.new({:after, context.current_iteration}), else: stream.reader
+    %{stream | life: life, reader: reader}
   end
+
+  @doc "Whether the last turn of the conversation runs. What is said is not in the conversation before the turn's first write."
+  def runs?(%{status: status, context: context}),
+    do: status == :running and not Context.outline(context).answered?
 
   @doc "Ends the subscription."
   def unsubscribe(%{ref: nil} = stream), do: stream
@@ -193,10 +200,21 @@ defmodule AshAgent.Door.Stream do
     stream = drain(stream)
 
     cond do
-      stream.done? or stream.status == :running -> stream
-      Reader.found?(stream.reader) -> finish(stream, Reader.outcome(stream.context, status))
-      waits?(stream) -> stream |> unsubscribe() |> put_deadline() |> wait()
-      true -> finish(stream, {:failed, :not_taken})
+      stream.done? or stream.status == :running ->
+        stream
+
+      Reader.found?(stream.reader) ->
+        finish(stream, Reader.outcome(stream.context, status))
+
+      waits?(stream) ->
+        stream |> unsubscribe() |> put_deadline() |> wait()
+
+      # No other turn came.
+      match?({:after, _}, stream.reader.turn) ->
+        finish(stream, Reader.outcome(stream.context, status))
+
+      true ->
+        finish(stream, {:failed, :not_taken})
     end
   end
 

@@ -372,17 +372,17 @@ if Code.ensure_loaded?(Phoenix.Component) and Code.ensure_loaded?(AshAgent.Conve
     defp event("stop", _params, socket), do: update(socket, :chat, &act(&1, :cancel))
     defp event("retry", _params, socket), do: update(socket, :chat, &act(&1, :resume))
 
-    defp event("decide", %{"decision" => how, "call" => id, "shown" => shown} = params, socket) do
+    defp event("decide", %{"decision" => how, "call" => id, "shown" => _} = params, socket) do
       case {how, Context.JSON.decode(params["arguments"] || "")} do
         {"approve", _none} ->
-          update(socket, :chat, &decide(&1, :approve, %{call_id: id}, shown))
+          update(socket, :chat, &decide(&1, :approve, %{call_id: id}, params))
 
         {"deny", _none} ->
           input = %{call_id: id, reason: blank(params["reason"])}
-          update(socket, :chat, &decide(&1, :deny, input, shown))
+          update(socket, :chat, &decide(&1, :deny, input, params))
 
         {"edit", {:ok, %{} = edited}} ->
-          update(socket, :chat, &decide(&1, :approve, %{call_id: id, edited: edited}, shown))
+          update(socket, :chat, &decide(&1, :approve, %{call_id: id, edited: edited}, params))
 
         _other ->
           update(socket, :chat, &fail(&1, "The arguments are not a JSON object."))
@@ -390,14 +390,14 @@ if Code.ensure_loaded?(Phoenix.Component) and Code.ensure_loaded?(AshAgent.Conve
     end
 
     # Of a form, fields that are empty are not there.
-    defp event("answer", %{"call" => id, "shown" => shown, "answer" => %{} = form}, socket) do
+    defp event("answer", %{"call" => id, "shown" => _, "answer" => %{} = form} = params, socket) do
       form = Map.filter(form, fn {_name, text} -> blank(text) end)
-      update(socket, :chat, &decide(&1, :answer, %{call_id: id, form: form}, shown))
+      update(socket, :chat, &decide(&1, :answer, %{call_id: id, form: form}, params))
     end
 
-    defp event("answer", %{"call" => id, "shown" => shown, "answer" => answer}, socket) do
+    defp event("answer", %{"call" => id, "shown" => _, "answer" => answer} = params, socket) do
       if blank(answer),
-        do: update(socket, :chat, &decide(&1, :answer, %{call_id: id, answer: answer}, shown)),
+        do: update(socket, :chat, &decide(&1, :answer, %{call_id: id, answer: answer}, params)),
         else: update(socket, :chat, &fail(&1, "Write an answer first."))
     end
 
@@ -453,13 +453,14 @@ if Code.ensure_loaded?(Phoenix.Component) and Code.ensure_loaded?(AshAgent.Conve
       assign(socket, :chat, %{chat | key: nil, last_key: chat.key} |> put_form() |> fun.())
     end
 
-    # The arguments that were shown are those that are decided about.
-    defp decide(%{conversation: nil} = chat, _action, _input, _shown), do: chat
+    # The arguments and the attempt that were shown are those that are decided about.
+    defp decide(%{conversation: nil} = chat, _action, _input, _params), do: chat
 
-    defp decide(chat, action, input, shown) do
+    defp decide(chat, action, input, %{"shown" => shown} = params) do
       with true <- not is_map_key(input, :edited) or edit?(chat),
            {:ok, %{} = shown} <- Context.JSON.decode(shown),
-           {:ok, _conversation} <- run(chat, action, Map.put(input, :arguments, shown)) do
+           shown = %{arguments: shown, attempt: params["attempt"]},
+           {:ok, _conversation} <- run(chat, action, Map.merge(input, shown)) do
         chat = load(chat)
         if chat.asked? or chat.conversation == nil, do: chat, else: act(chat, :resume)
       else

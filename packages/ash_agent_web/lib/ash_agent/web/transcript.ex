@@ -29,8 +29,8 @@ defmodule AshAgent.Web.Transcript do
 
   @typedoc """
   A tool call. Its arguments are those that it runs with, as JSON in which no character is invisible: it is what the person who decides has
-  seen, and can be decoded. `asked?` is whether somebody has to decide about it, `question?` whether that is to answer it, and `result` the
-  words of its result. A call whose result is late is `:waiting` until the result has arrived, and has it from then on.
+  seen, and can be decoded. `asked?` is whether somebody has to decide about it, `question?` whether that is to answer it, `attempt` which
+  attempt would start, and `result` the words of its result. A call whose result is late is `:waiting` until the result has arrived, and has it from then on.
   """
   @type call :: %{
           id: String.t(),
@@ -39,6 +39,7 @@ defmodule AshAgent.Web.Transcript do
           status: :asked | :pending | :approved | :denied | :waiting | :unknown | :ok | :error,
           asked?: boolean(),
           question?: boolean(),
+          attempt: pos_integer(),
           by: String.t() | nil,
           result: String.t() | nil
         }
@@ -61,7 +62,7 @@ defmodule AshAgent.Web.Transcript do
   def items(%Context{current_iteration: last} = context, limit \\ 100)
       when is_integer(limit) and limit > 0 do
     undecided = Map.new(Calls.undecided_tool_calls(context), &{&1.id, &1.arguments})
-    asked = Map.new(Calls.asked_tool_calls(context), &{&1.id, is_map_key(&1, :question)})
+    asked = Map.new(Calls.asked_tool_calls(context), &{&1.id, &1})
     late = Map.new(Calls.late_calls(context), &{{&1.iteration, &1.id}, &1[:result]})
 
     for number <- max(last - limit + 1, 1)..last//1,
@@ -134,7 +135,8 @@ defmodule AshAgent.Web.Transcript do
       arguments: json(undecided[id] || decision[:edited] || call.arguments),
       status: status(context, call, asked?),
       asked?: asked?,
-      question?: asked[id] == true,
+      question?: is_map_key(asked[id] || %{}, :question),
+      attempt: asked[id][:attempt] || 1,
       by: by && to_string(by),
       result: words(call.result)
     }

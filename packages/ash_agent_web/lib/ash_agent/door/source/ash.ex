@@ -13,7 +13,8 @@ defmodule AshAgent.Door.Source.Ash do
   alias AshAgent.Door.Source
 
   # Doors are compiled without Ash as well.
-  @compile {:no_warn_undefined, [Ash, Ash.ToTenant, Conversation, Info, Runner]}
+  @compile {:no_warn_undefined,
+            [Ash, Ash.Resource.Info, Ash.ToTenant, Conversation, Info, Runner]}
 
   @impl true
   def open(resource, identity, limit) do
@@ -145,16 +146,21 @@ defmodule AshAgent.Door.Source.Ash do
   def stop(resource, identity), do: run(resource, identity, :cancel, %{})
 
   @impl true
-  def decide(resource, identity, %{id: id, arguments: shown}, verdict, reason) do
-    input = %{call_id: id, arguments: shown}
+  def decide(resource, identity, %{id: id, arguments: shown} = call, verdict, reason) do
+    {action, input} =
+      case verdict do
+        :approve -> {:approve, %{}}
+        {:edit, edited} -> {:approve, %{edited: edited}}
+        :deny -> {:deny, %{reason: reason}}
+        {:answer, %{} = form} -> {:answer, %{form: form}}
+        {:answer, answer} -> {:answer, %{answer: answer}}
+      end
 
-    case verdict do
-      :approve -> run(resource, identity, :approve, input)
-      {:edit, edited} -> run(resource, identity, :approve, Map.put(input, :edited, edited))
-      :deny -> run(resource, identity, :deny, Map.put(input, :reason, reason))
-      {:answer, %{} = form} -> run(resource, identity, :answer, Map.put(input, :form, form))
-      {:answer, answer} -> run(resource, identity, :answer, Map.put(input, :answer, answer))
-    end
+    # The id of what was shown stands for the attempt, too, so an action of one's own may do without.
+    %{arguments: taken} = Ash.Resource.Info.action(resource, action)
+    attempt = for %{name: :attempt} <- taken, into: %{}, do: {:attempt, call[:attempt] || 1}
+    shown = Map.merge(%{call_id: id, arguments: shown}, attempt)
+    run(resource, identity, action, Map.merge(input, shown))
   end
 
   @impl true

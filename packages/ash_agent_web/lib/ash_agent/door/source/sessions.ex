@@ -62,8 +62,8 @@ defmodule AshAgent.Door.Source.Sessions do
 
   @impl true
   def decide(sessions, %{conversation: id} = identity, %{id: call} = asked, verdict, reason) do
-    # The arguments are those that were shown.
-    opts = [arguments: asked.arguments, by: identity[:by]]
+    # The arguments and the attempt are those that were shown.
+    opts = [arguments: asked.arguments, attempt: asked[:attempt] || 1, by: identity[:by]]
 
     answer =
       case verdict do
