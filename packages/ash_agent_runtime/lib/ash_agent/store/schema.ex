@@ -293,20 +293,10 @@ defmodule AshAgent.Store.Schema do
         "drop table {texts}",
         "drop table if exists {words}",
         """
-        create table {texts} (
-          id integer primary key,
-          conversation_id text not null,
-          branch bigint not null,
-          first bigint not null,
-          number bigint not null,
-          at time_of_day not null,
-          unique (conversation_id, branch, number)
-        )
+        create table {texts} (id integer primary key, conversation_id text not null, branch bigint not null,
+          first bigint not null, number bigint not null, at time_of_day not null, unique (conversation_id, branch, number))
         """,
-        """
-        create virtual table {words} using fts5 (words, content='', detail=none, columnsize=0,
-          tokenize='unicode61 remove_diacritics 0')
-        """,
+        "create virtual table {words} using fts5 (words, content='', detail=none, columnsize=0, tokenize='unicode61 remove_diacritics 0')",
         "insert into {words} ({words}, rank) values ('secure-delete', 1)",
         "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
         "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{forget} #{settled} end",
