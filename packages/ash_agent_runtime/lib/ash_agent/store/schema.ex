@@ -274,8 +274,8 @@ defmodule AshAgent.Store.Schema do
     end
 
     of_old = """
-    (select id from {texts} where conversation_id = old.conversation_id and branch = old.branch
-      and number between old.number and old.number + 31 and first <= old.number)
+    (select id from (select id, first from {texts} where conversation_id = old.conversation_id and branch = old.branch
+      and number >= old.number order by number limit 1) where first <= old.number)
     """
 
     forget = """

@@ -590,7 +590,7 @@ defmodule AshAgent.Store.SQL do
   def count_unindexed(:sqlite), do: "select count(*) from {unindexed} where conversation_id >= ''"
 
   # Iterations of one row of the index.
-  @group 32
+  @group 8
 
   @doc "Statements for one transaction that index some of them."
   def index_some(most) do

@@ -474,14 +474,14 @@ defmodule AshAgent.Store.SQLiteFileTest do
       assert [%{iteration: marimba}, %{iteration: xylograph}] = find.("xylograph")
       assert [%{iteration: ^marimba}] = find.("xylograph marimba")
       assert [] = find.("marimba 99")
-      assert one(store, "select count(*) from ash_agent_texts") < 20
+      assert one(store, "select count(*) from ash_agent_texts") < 40
 
       # One of a group is written again, and then others of it go.
       script(store, """
       update ash_agent_iterations set document = replace(document, 'Marimba', 'Celesta') where number = #{marimba}
       """)
 
-      assert unindexed(store) > 10
+      assert unindexed(store) > 5
       assert [] = find.("marimba")
       assert [%{iteration: ^marimba}] = find.("xylograph celesta")
       {:ok, _} = Store.append(store, kept, Context.rewind(kept.value, to: xylograph))
