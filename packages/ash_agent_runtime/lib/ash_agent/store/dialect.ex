@@ -159,11 +159,17 @@ defmodule AshAgent.Store.Dialect do
     ]
   end
 
-  def match_words(:postgres),
-    do: {"{texts} as t", "t.words @@ cast(lower(#{field("query")}) as tsquery)"}
+  # The rows `t` of the index, the condition on them, and the one on the iterations `i` that each has.
+  def match_words(:postgres) do
+    match = "t.words @@ cast(lower(#{field("query")}) as tsquery)"
+    {"{texts} as t", match, "i.number = t.number"}
+  end
 
-  def match_words(:sqlite),
-    do: {"{words} as w join {texts} as t on t.id = w.rowid", "w.{words} match #{field("query")}"}
+  def match_words(:sqlite) do
+    own = "i.number between t.first and t.number and may_have(i.document, #{field("query")})"
+    from = "{words} as w join {texts} as t on t.id = w.rowid"
+    {from, "w.{words} match #{field("query")}", own}
+  end
 
   # The right side of these conditions: a query that has all words.
   def write_query(:postgres, words) do
@@ -251,7 +257,7 @@ defmodule AshAgent.Store.Dialect do
     [
       """
       insert into {words} ({words}, rank) select 'secure-delete', 0
-      where (select count(*) from {texts} where #{texts}) > #{@many_texts}
+      where (select sum(number - first + 1) from {texts} where #{texts}) > #{@many_texts}
       """,
       deletion,
       "insert into {words} ({words}) select 'optimize' where #{off}",

@@ -13,8 +13,10 @@ defmodule AshAgent.Store.Schema do
   on conflict (conversation_id, branch, number) do update set at = excluded.at;
   """
 
+  @keep "on conflict (conversation_id, branch, number) do nothing"
+
   def latest(:postgres), do: 5
-  def latest(:sqlite), do: 5
+  def latest(:sqlite), do: 6
 
   def up(dialect, version, partitions \\ 0) do
     dialect
@@ -219,7 +221,7 @@ defmodule AshAgent.Store.Schema do
         "insert into {unindexed} select conversation_id, branch, number, at from {texts}",
         "delete from {texts}",
         "create trigger ash_agent_iterations_insert after insert on {iterations} begin #{@wait} end"
-      ] ++ index("")
+      ]
   end
 
   # Calls that wait for a late result, and the results: the first row of a key is the only one.
@@ -256,47 +258,50 @@ defmodule AshAgent.Store.Schema do
     ]
   end
 
-  # The index has no places of words, which no query asks for, and no arguments twice. It is made anew behind the saves.
-  defp statements(:sqlite, 5) do
-    triggers = ~w(texts_insert iterations_delete iterations_update)
-    wait = "on conflict (conversation_id, branch, number) do nothing"
+  defp statements(_dialect, 5), do: []
 
-    for(name <- triggers, do: "drop trigger ash_agent_#{name}") ++
-      [
-        "insert into {unindexed} select conversation_id, branch, number, at from {texts} where true #{wait}",
-        "delete from {texts}",
-        "drop table {words}"
-      ] ++ index("detail=none, columnsize=0, ")
-  end
-
-  defp statements(:postgres, 5), do: []
-
-  # An index with the triggers that write it.
-  defp index(options) do
-    delete = """
-    insert into {words} ({words}, rowid, words) select 'delete', t.id, #{Dialect.words(:sqlite, "old.document")}
-    from {texts} as t where #{same_row("t", "old")};
+  # A row of the index is a group: iterations that follow each other and were written together, from `first` to `number`. So it has
+  # a word once for all of them, and one row of keys. It forgets a group by all of its words, so it does before a row of the group
+  # changes; the others wait again. What versions 3 and 5 had for an index is made by this version alone, which replaces it.
+  defp statements(:sqlite, 6) do
+    groups = """
+    {texts} as t join {iterations} as i on i.conversation_id = t.conversation_id and i.branch = t.branch
+      and i.number between t.first and t.number where t.id =
     """
 
-    insert = """
-    insert into {words} (rowid, words) select t.id, #{Dialect.words(:sqlite, "i.document")}
-    from {texts} as t join {iterations} as i on #{same_row("i", "t")} where t.id = new.id;
+    words = fn id ->
+      "t.id, distinct_words(group_concat(#{Dialect.words(:sqlite, "i.document")}, ' ')) from #{groups} #{id} group by t.id"
+    end
+
+    of_old = """
+    (select id from (select id, first from {texts} where conversation_id = old.conversation_id and branch = old.branch
+      and number >= old.number order by number limit 1) where first <= old.number)
     """
 
-    gone = "delete from {texts} where #{same_row("{texts}", "old")};"
+    forget = """
+    insert into {words} ({words}, rowid, words) select 'delete', #{words.(of_old)};
+    insert into {unindexed} select i.conversation_id, i.branch, i.number, t.at from #{groups} #{of_old} #{@keep};
+    delete from {texts} where id = #{of_old};
+    """
+
     settled = "delete from {unindexed} where #{same_row("{unindexed}", "old")};"
+    insert = "insert into {words} (rowid, words) select #{words.("new.id")};"
 
-    [
-      "create virtual table {words} using fts5 (words, content='', #{options}tokenize='unicode61 remove_diacritics 0')",
-      "insert into {words} ({words}, rank) values ('secure-delete', 1)",
-      "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
-      "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{delete} #{settled} end",
-      """
-      create trigger ash_agent_iterations_update after update of document on {iterations} begin
-        #{delete} #{gone} #{@wait}
-      end
-      """
-    ]
+    for(event <- ~w(delete update), do: "drop trigger if exists ash_agent_iterations_#{event}") ++
+      [
+        "insert into {unindexed} select conversation_id, branch, number, at from {texts} where true #{@keep}",
+        "drop table {texts}",
+        "drop table if exists {words}",
+        """
+        create table {texts} (id integer primary key, conversation_id text not null, branch bigint not null,
+          first bigint not null, number bigint not null, at time_of_day not null, unique (conversation_id, branch, number))
+        """,
+        "create virtual table {words} using fts5 (words, content='', detail=none, columnsize=0, tokenize='unicode61 remove_diacritics 0')",
+        "insert into {words} ({words}, rank) values ('secure-delete', 1)",
+        "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
+        "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{forget} #{settled} end",
+        "create trigger ash_agent_iterations_update before update of document on {iterations} begin #{forget} #{@wait} end"
+      ]
   end
 
   defp same_row(one, other) do

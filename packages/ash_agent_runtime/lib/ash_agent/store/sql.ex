@@ -561,8 +561,8 @@ defmodule AshAgent.Store.SQL do
 
   @doc "Iterations that have all words of a query, those written last first, with the masks of their conversation."
   def search(d, filters) do
-    {from, match} = match_words(d)
-    place = "t.at, t.conversation_id, t.branch, t.number"
+    {from, match, own} = match_words(d)
+    place = "t.at, t.conversation_id, t.branch, i.number"
     key = if :id in filters, do: @key, else: "t.conversation_id"
 
     after_it =
@@ -571,16 +571,16 @@ defmodule AshAgent.Store.SQL do
     conditions = for filter <- filters, do: " and " <> filter(d, filter, nil, after_it)
 
     """
-    select t.conversation_id, t.branch, t.number, #{iso(d, "t.at")} as at_text, cast(b.label as text) as label_text,
+    select t.conversation_id, t.branch, i.number, #{iso(d, "t.at")} as at_text, cast(b.label as text) as label_text,
       (select #{array(d, part(d, "m.document", ~w(view masks)))} from {branches} as m
         where m.conversation_id = #{key}) as masks,
       cast(i.document as text) as document_text
     from input, #{from}
       join {conversations} as c on c.id = t.conversation_id
       join {branches} as b on b.conversation_id = t.conversation_id and b.number = t.branch
-      join {iterations} as i on i.conversation_id = t.conversation_id and i.branch = t.branch and i.number = t.number
+      join {iterations} as i on i.conversation_id = t.conversation_id and i.branch = t.branch and #{own}
     where #{match}#{conditions}
-    order by t.at desc, t.conversation_id desc, t.branch desc, t.number desc limit (select #{number("limit")} from input)
+    order by t.at desc, t.conversation_id desc, t.branch desc, i.number desc limit (select #{number("limit")} from input)
     """
   end
 
@@ -589,14 +589,26 @@ defmodule AshAgent.Store.SQL do
   # Along the key, as all rows are found.
   def count_unindexed(:sqlite), do: "select count(*) from {unindexed} where conversation_id >= ''"
 
+  # Iterations of one row of the index.
+  @group 8
+
   @doc "Statements for one transaction that index some of them."
   def index_some(most) do
-    same =
-      Enum.map_join(~w(conversation_id branch number), " and ", &"t.#{&1} = {unindexed}.#{&1}")
+    some = "from {unindexed} order by conversation_id, branch, number limit #{most}"
+    key = "conversation_id, branch, number"
 
+    # The last one of a branch is the one that changes, so it is alone.
     [
-      "insert into {texts} (conversation_id, branch, number, at) select * from {unindexed} limit #{most} returning 1",
-      "delete from {unindexed} where exists (select 1 from {texts} as t where #{same})"
+      """
+      insert into {texts} (conversation_id, branch, first, number, at)
+      select conversation_id, branch, min(number), max(number), at
+      from (select *, row_number() over (partition by conversation_id, branch, at order by number desc) as place
+        from (select * #{some}))
+      group by conversation_id, branch, at, number + place, (place + #{@group - 2}) / #{@group}
+      order by conversation_id, branch, max(number)
+      returning 1
+      """,
+      "delete from {unindexed} where (#{key}) in (select #{key} #{some})"
     ]
   end
 

@@ -80,7 +80,7 @@ defmodule AshAgent.Store.SQLite do
 
     with {:ok, ref} <- native_open(path, settings),
          {:ok, store} <- migrate(%__MODULE__{ref: ref, blobs: opts[:blobs]}) do
-      store = if opts[:search], do: %{store | index: :atomics.new(1, [])}, else: store
+      store = if opts[:search], do: %{store | index: :atomics.new(2, [])}, else: store
       # A VM that was killed may have left some.
       index_later(store)
       {:ok, store}
@@ -185,18 +185,21 @@ defmodule AshAgent.Store.SQLite do
   ## The index of the search, which is written behind the saves
 
   # Iterations of one transaction, and of all that a search waits for.
-  @batch 256
-  @batches 20
+  @batch 512
+  @batches 10
 
-  # Milliseconds in which more may come.
+  # Milliseconds without a save after which the index is written, so that saves do not wait for it, and how often they may pass.
   @behind 200
+  @pauses 10
 
   defp index_later(%{index: nil}), do: :ok
 
   defp index_later(%{index: index} = store) do
+    :atomics.add(index, 2, 1)
+
     if :atomics.compare_exchange(index, 1, 0, 1) == :ok do
       spawn(fn ->
-        Process.sleep(@behind)
+        await_pause(index, @pauses)
         # What comes from now on has another process.
         :atomics.put(index, 1, 0)
         index_some(store, :infinity)
@@ -204,6 +207,12 @@ defmodule AshAgent.Store.SQLite do
     end
 
     :ok
+  end
+
+  defp await_pause(index, left) do
+    saves = :atomics.get(index, 2)
+    Process.sleep(@behind)
+    if left > 1 and :atomics.get(index, 2) != saves, do: await_pause(index, left - 1)
   end
 
   # One that fails is tried again after the next save, and before the next search.

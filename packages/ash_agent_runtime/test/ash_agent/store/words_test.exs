@@ -56,6 +56,21 @@ defmodule AshAgent.Store.WordsTest do
           do: word
 
     assert Words.cut(around(@characters)) == words
+
+    # All that it takes for the same letter, a search finds in the rows of the index.
+    sqlite_rows!(store, :script, """
+    create temp table same as select term, 'a' || char(doc) || 'b' as word from all_of where term not in ('a', 'b');
+    create index temp.same_term on same (term)
+    """)
+
+    pairs = "from same as one join same as other on other.term = one.term"
+    assert [[[pairs_of_forms]]] = sqlite_rows!(store, :read, "select count(*) #{pairs}")
+    assert pairs_of_forms > 100_000
+
+    missed =
+      "select one.word, other.word #{pairs} where not may_have(one.word, '\"' || other.word || '\"')"
+
+    assert [[]] = sqlite_rows!(store, :read, missed)
   end
 
   @tag :p1_pgsql
