@@ -127,6 +127,16 @@ defmodule AshAgent.Runtime.Late do
          else: (_none -> nil)
   end
 
+  @doc """
+  Ends the turn for which results woke the current iteration, if there is one: a message begins another turn beside them. That one was woken
+  still counts.
+  """
+  def end_woken(%{current_iteration: number} = context) do
+    note = woken(context, number)
+    ended = note && Map.delete(note, "turn")
+    if note, do: Context.put_iteration_metadata(context, number, @woken, ended), else: context
+  end
+
   @doc "Returns when turns of a conversation were woken after a time, the latest first."
   def list_woken(context, since) do
     context.current_iteration..1//-1

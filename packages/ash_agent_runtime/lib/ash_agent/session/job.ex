@@ -61,6 +61,7 @@ defmodule AshAgent.Session.Job do
 
     context
     |> interrupt()
+    |> Late.end_woken()
     |> Context.add_user_message(input, message)
     |> Authority.note_prompt(Authority.take(opts), runtime[:runtime_context])
     |> Authority.note_limits([])

@@ -33,8 +33,9 @@ defmodule AshAgent.Session.Run do
   #   * `handed` - the last of them, with the conversation that does not have them yet
   #   * `before`, `asked_before` - the conversation without the message of its job, and the authority of its turn
   #   * `stored?` - the message of its job is in the store
+  #   * `begun?` - its turn is in the store
   #   * `wake?` - it begins a turn for late results
-  @enforce_keys ~w(task token client first started ending underway authority before asked_before stored? wake?)a
+  @enforce_keys ~w(task token client first started ending underway authority before asked_before stored? begun? wake?)a
   defstruct @enforce_keys ++ [:handed, given: []]
 
   # After so many milliseconds the store is asked again whether a message was stored.
@@ -100,6 +101,7 @@ defmodule AshAgent.Session.Run do
       before: session.context,
       asked_before: session.asked,
       stored?: kind in [:resume, :wake] or job.id != nil,
+      begun?: kind == :resume,
       wake?: kind == :wake
     }
 
@@ -186,9 +188,12 @@ defmodule AshAgent.Session.Run do
   def start_next(%State{pausing?: true} = session),
     do: %{session | status: :idle, run: nil, pausing?: false}
 
-  # A prompt that came too late for the turn to which it was given has the rights that it brought.
-  def start_next(%State{steers: [%{authority: [_ | _]} = prompt | steers]} = session),
-    do: start(%{session | steers: steers, run: nil}, Job.from_message(prompt))
+  # A prompt that came too late for the turn to which it was given has the rights that it brought, or those of a turn that was not in the store.
+  def start_next(
+        %State{steers: [%{kind: kind, authority: authority} = prompt | steers]} = session
+      )
+      when kind == :prompt or authority != [],
+      do: start(%{session | steers: steers, run: nil}, Job.from_message(prompt))
 
   # It was a message for the running turn, and has only that one's rights.
   def start_next(%State{steers: [steer | steers]} = session) do
@@ -313,7 +318,7 @@ defmodule AshAgent.Session.Run do
 
   def handle_news(%State{} = session, {:kept, kept}) do
     session = put_in(session.claim.kept, kept)
-    State.show_context(%{session | run: %{session.run | stored?: true}}, kept.value)
+    State.show_context(%{session | run: %{session.run | stored?: true, begun?: true}}, kept.value)
   end
 
   @doc """
@@ -333,12 +338,19 @@ defmodule AshAgent.Session.Run do
       when stored == context,
       do: drain_now(session)
 
-  def give_steers(%State{steers: steers} = session, pid) do
-    send(pid, {session.run.token, steers})
+  def give_steers(%State{run: run} = session, pid) do
+    {steers, others} = Enum.split_with(session.steers, &for?(&1, run.authority))
+    send(pid, {run.token, steers})
     ids = for %{id: id} when id != nil <- steers, do: id
-    run = %{session.run | given: session.run.given ++ steers, handed: {session.context, steers}}
-    State.add_taken(%{session | steers: [], run: run}, ids)
+    run = %{run | given: run.given ++ steers, handed: {session.context, steers}}
+    State.add_taken(%{session | steers: others, run: run}, ids)
   end
+
+  # Its own turn may not have begun.
+  defp for?(%{kind: :prompt, authority: own}, authority),
+    do: own == authority or Authority.same?(own, authority)
+
+  defp for?(_steer, _authority), do: true
 
   @doc "Handles the reply of the task, which is over."
   def handle_reply(%State{run: run} = session, reply) do

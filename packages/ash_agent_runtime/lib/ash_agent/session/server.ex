@@ -543,8 +543,10 @@ defmodule AshAgent.Session.Server do
          false <- State.steers_full?(session, input) && {:error, :full},
          :ok <- check_message(input, metadata),
          authority = State.turn_authority(session),
-         {:ok, id} <- Claim.enqueue(session.claim, :steer, input, metadata, authority) do
-      steer = %{id: id, input: input, metadata: metadata}
+         kind = if(State.begun?(session), do: :steer, else: :prompt),
+         {:ok, id} <- Claim.enqueue(session.claim, kind, input, metadata, authority) do
+      steer = %{id: id, kind: kind, input: input, metadata: metadata}
+      steer = if kind == :prompt, do: Map.put(steer, :authority, authority), else: steer
       {:reply, :ok, %{session | steers: session.steers ++ [steer]}}
     else
       {:error, reason} -> refuse(session, reason)

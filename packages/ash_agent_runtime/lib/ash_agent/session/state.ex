@@ -18,7 +18,8 @@ defmodule AshAgent.Session.State do
   #   * `subscribers` - the receivers of changes, see `AshAgent.Session.Subscribers`
   #   * `tag` - the first element of the session's messages
   #   * `queue` - an `AshAgent.Session.Job` for each prompt that waits
-  #   * `steers` - messages for the turn that runs: maps with `:id`, `:input` and `:metadata`
+  #   * `steers` - messages for the turn that runs: maps with `:id`, `:input` and `:metadata`, and those that are prompts without it with
+  #     their `:kind` and `:authority`
   #   * `when_busy` - decides if prompts may wait
   #   * `when_cancelled` - decides if messages that wait are dropped when a turn is cancelled
   #   * `dropped` - those that were, until the end of the turn is told
@@ -61,6 +62,13 @@ defmodule AshAgent.Session.State do
     do: Authority.read(context, runtime[:runtime_context])
 
   def turn_authority(%__MODULE__{asked: asked}), do: asked
+
+  @doc """
+  Returns true if the turn that runs or waits is in the store. If its beginning is never stored, a message for it must not go to the turn
+  before, which may be somebody else's: it is a prompt.
+  """
+  def begun?(%__MODULE__{claim: claim, run: run}),
+    do: claim == nil or run == nil or run.begun?
 
   @doc "Returns true if the turn cannot go on, since the runtime context that it was asked with is gone."
   def lacks_authority?(%__MODULE__{} = state),

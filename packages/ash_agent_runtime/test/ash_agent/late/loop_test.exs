@@ -907,6 +907,27 @@ defmodule AshAgent.Late.LoopTest do
       assert {:ok, %{reason: %{reason: :missing_option, option: :approval}}} =
                Session.Parked.fetch(store, kept)
     end
+
+    test "nobody's message, which has a turn of its own beside the results of one that was cancelled",
+         %{store: store} do
+      session = session(store, model([call("build", "a"), "Started."]))
+      {:ok, _} = Session.prompt(session, "Build it")
+      key = key()
+      for _ <- 1..2, do: asked()
+      GenServer.stop(session)
+
+      test = self()
+      hangs = fn context -> send(test, {:asked, context}) && Process.sleep(:infinity) end
+      again = session(store, hangs, output: [state: :string], output_mode: :text)
+      {:ok, :kept} = arrive(store, again, key, {:ok, "green"})
+      assert_receive {:asked, _context}, 5_000
+      :ok = Session.cancel(again)
+
+      :ok = Session.put_llm(again, model([~s({"state": "new"})]))
+      assert {:ok, %{output: %{state: "new"}}} = Session.prompt(again, "And now?")
+      assert woken(again) == 0
+      assert [_at] = Runtime.Late.list_woken(Session.context(again), ~U[2000-01-01 00:00:00Z])
+    end
   end
 
   describe "a call that was started when the machine stopped" do

@@ -40,12 +40,12 @@ defmodule AshAgent.Late.RandomTest do
     %{build: %{function: build, late: true}, look: look}
   end
 
-  defp start(store, seed, when_late) do
+  defp start(store, seed, when_late, llm \\ nil) do
     {:ok, session} =
       Session.start_link(
         store: store,
         id: @id,
-        llm: model(seed),
+        llm: llm || model(seed),
         tools: tools(self(), seed),
         when_late: when_late,
         max_wakes: :infinity,
@@ -184,15 +184,15 @@ defmodule AshAgent.Late.RandomTest do
           )
   end
 
-  # By what was said, and not by the notes of rights.
+  # By what was said, and not by the notes of rights. A turn that was woken and cancelled before the model answered leaves its results in the current
+  # iteration, where the next message joins them: whoever said it asked for what follows. One that stood there before was of the person who was woken.
   defp asker(context, number) do
-    case Late.woken(context, number) do
-      %{"turn" => turn} ->
-        asker(context, turn)
+    users = for %{metadata: %{user: user}} <- Run.said(context, number), do: user
 
-      nil ->
-        users = for %{metadata: %{user: user}} <- Run.said(context, number), do: user
-        List.last(users) || asker(context, number - 1)
+    case {List.last(users), Late.woken(context, number)} do
+      {nil, nil} -> asker(context, number - 1)
+      {nil, %{"turn" => turn}} -> asker(context, turn)
+      {user, _woken_or_not} -> user
     end
   end
 
@@ -219,5 +219,43 @@ defmodule AshAgent.Late.RandomTest do
         GenServer.stop(state.session)
       end
     end
+  end
+
+  test "a message joins the results of a turn that was woken and cancelled" do
+    {:ok, store} = Store.SQLite.open(":memory:")
+    test = self()
+
+    llm = fn _context ->
+      send(test, {:asked, self()})
+      receive do: ({:say, answer} -> {:ok, answer})
+    end
+
+    session = start(store, :joined, :go_on, llm)
+    {:ok, _ref} = prompt(session, "ann")
+    say(call("b", "build", %{}))
+    assert_receive {:started, :joined, key}, 5_000
+    say(%{content: "Later."})
+    rest(session)
+
+    {:ok, :kept} = Store.arrive(store, @id, key, {:ok, "result #{key}"})
+    :ok = Session.take_arrivals(session)
+    assert_receive {:asked, _model}, 5_000
+    :ok = Session.cancel(session)
+
+    {:ok, _ref} = prompt(session, "bob")
+    say(call("l", "look", %{}))
+    say(%{content: "Seen."})
+    rest(session)
+
+    look = %{name: "look", result: {:ok, "seen by bob"}}
+    calls = Context.get_iteration(Session.context(session), 3).tool_calls
+    assert [%{name: "build"}, ^look] = Enum.map(calls, &Map.take(&1, [:name, :result]))
+    check(%{store: store, given: [key]})
+    GenServer.stop(session)
+  end
+
+  defp say(answer) do
+    assert_receive {:asked, model}, 5_000
+    send(model, {:say, answer})
   end
 end

@@ -336,6 +336,84 @@ defmodule AshAgent.Session.AuthorityTest do
       for actor <- [:guest, :boss], do: say(@call) && assert(ran_as() == actor)
     end
 
+    # The guest has a turn, and then the store does not take the beginning of another one.
+    defp start_down(begin) do
+      test = self()
+      sqlite = sqlite()
+      down? = :counters.new(1, [])
+
+      watch = fn now, name ->
+        if {now, name} == {:before, :append} and :counters.get(down?, 1) == 1 do
+          send(test, {:writes, self()})
+          receive do: (:refuse -> {:error, %Store.Error{reason: {:corrupt, :test}}})
+        else
+          :ok
+        end
+      end
+
+      opts = [id: "c", restore_context: &restore/1] ++ @owner
+      session = start([store: WatchedStore.new(sqlite, watch)] ++ opts)
+      begin.(session)
+      :counters.put(down?, 1, 1)
+      {session, [store: sqlite] ++ opts, fn -> :counters.put(down?, 1, 0) end}
+    end
+
+    defp answer_guest(session) do
+      ref = ask(session, [metadata: %{from: "guest"}] ++ @guest)
+      say(@done)
+      assert {:ok, _result} = await(ref)
+    end
+
+    defp said(session) do
+      assert until(fn -> Session.status(session) == :idle end)
+      messages = Context.to_messages(Session.context(session))
+      for %{role: :user, content: "" <> text} <- messages, do: text
+    end
+
+    for asker <- [[], @boss ++ @steered], cut <- [:kill, :refuse] do
+      @tag asker: asker, cut: cut
+      test "#{cut}: a message for a turn of #{asker[:runtime_context][:actor] || "the session itself"} that the store never had is in no other one",
+           %{asker: asker, cut: cut} do
+        {session, opts, put_up} = start_down(&answer_guest/1)
+        spawn(fn -> Session.prompt(session, "And I?", asker) end)
+        assert_receive {:writes, run}, 5_000
+        :ok = Session.steer(session, "Quick!", @steered)
+        put_up.()
+        if cut == :kill, do: stop(session, :kill), else: send(run, :refuse)
+        session = if cut == :kill, do: start(opts), else: session
+
+        say(@call)
+        assert ran_as() == if(asker == [], do: :owner, else: :boss)
+        assert said(session) == ["Who?", "Quick!"]
+      end
+    end
+
+    test "a message for a turn that the store never had comes after its prompt, if that waits there" do
+      {session, opts, _put_up} = start_down(&answer_guest/1)
+      ask(session, "And I?", @boss ++ @steered)
+      :ok = Session.steer(session, "Quick!", @steered)
+      stop(session, :kill)
+
+      session = start(opts)
+      for _ <- 1..2, do: say(@call) && assert(ran_as() == :boss)
+      assert said(session) == ["Who?", "And I?", "Quick!"]
+    end
+
+    test "a message for a turn that the store never had is not given to one that somebody resumes" do
+      {session, _opts, put_up} = start_down(&fail(&1, @guest))
+      asks = Task.async(fn -> Session.prompt(session, "And I?", @boss) end)
+      assert_receive {:writes, run}, 5_000
+      :ok = Session.steer(session, "Quick!")
+      :ok = Session.pause(session)
+      put_up.()
+      send(run, :refuse)
+      assert {:error, %Error{stored: false}} = Task.await(asks)
+
+      resume(session)
+      for actor <- [:guest, :boss], do: say(@call) && assert(ran_as() == actor)
+      assert said(session) == ["Who?", "Quick!"]
+    end
+
     test "nobody is looked for whose rights nobody gave" do
       opts = [store: sqlite(), id: "c"] ++ @owner
       session = start(opts)
