@@ -160,6 +160,31 @@ defmodule AshAgent.Door.StreamTest do
     end
   end
 
+  test "who comes when the last answer is there and the run has not ended is told the turn", %{
+    name: name
+  } do
+    test = self()
+
+    hold = fn
+      [:ash_agent, :runtime, :iteration, :stop], _measured, _metadata ->
+        send(test, {:stops, self()})
+        receive do: (:go -> :ok)
+
+      _name, _measured, _metadata ->
+        :ok
+    end
+
+    name = Module.concat(name, Held)
+    {:ok, _} = Play.sessions(name, on_event: hold)
+    door = Play.door(name, port(), protocol: :ai_sdk)
+    asks = client(door, say("ada-1", "hello", "m1"))
+    assert_receive {:stops, run}, 10_000
+    other = client(door, request("GET", ["ada-1", "stream"]))
+    assert_receive {^other, :status, 200}, 10_000
+    send(run, :go)
+    for client <- [asks, other], do: assert(text(rest(client, "")) == "Hello, Ada!")
+  end
+
   @tag door: [ai: 7]
   test "a session that is killed leaves the stream to the next one", %{door: door, name: name} do
     client = client(door, say("ada-1", "wait anew"))

@@ -209,14 +209,17 @@ defmodule AshAgent.Door.Stream do
       waits?(stream) ->
         stream |> unsubscribe() |> put_deadline() |> wait()
 
-      # No other turn came.
+      # No other turn came: the last one was just over.
       match?({:after, _}, stream.reader.turn) ->
+        stream = if stream.seen, do: tell_last(stream), else: stream
         finish(stream, Reader.outcome(stream.context, status))
 
       true ->
         finish(stream, {:failed, :not_taken})
     end
   end
+
+  defp tell_last(stream), do: tell(%{stream | reader: Reader.new(:current)}, stream.seen)
 
   defp drain(%{ref: nil} = stream), do: stream
 
