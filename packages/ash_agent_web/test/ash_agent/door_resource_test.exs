@@ -319,12 +319,18 @@ defmodule AshAgent.DoorResourceTest do
     asks = Task.async(fn -> chunks(door, say(id, "And?", "m2") |> as("ann")) end)
     assert_receive {:begins, run}, 20_000
     Application.delete_env(:ash_agent_web, :before_turn)
-    watch = request("GET", [id, "stream"]) |> as("ann")
-    watches = Task.async(fn -> chunks(door, watch) end)
     {200, _, json} = Door.call(door, request("GET", [id, "messages"]) |> as("ann"))
     assert IO.iodata_to_binary(json) =~ "ann."
-    # It was told what there is by then.
-    assert Wait.until(fn -> length(feeds({Page.Chat, "acme", id})) > 1 end)
+    watch = request("GET", [id, "stream"]) |> as("ann")
+
+    watches =
+      Task.async(fn ->
+        {200, _headers, {:stream, bytes}} = Door.call(door, watch)
+        send(test, :comes)
+        bytes |> Enum.to_list() |> IO.iodata_to_binary() |> read()
+      end)
+
+    assert_receive :comes, 20_000
     send(run, :go)
     play([{:text, "Well."}, {:finish, "stop"}])
     for task <- [asks, watches], do: assert(text(Task.await(task, 20_000)) == "Well.")
