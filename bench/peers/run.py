@@ -35,22 +35,20 @@ class Missing(Exception):
 
 
 def ours(url):
-    found = sorted(pathlib.Path(BEAM).glob("ash_agent_*/ebin"))
-    if len(found) < 2:
-        raise Missing(f"nothing is compiled in {BEAM}")
-    return elixir(found, "ash_agent.exs", url)
-
-
-def elixir(found, script, url):
-    paths = [argument for path in found for argument in ("-pa", str(path))]
-    return [*ELIXIR, "--erl", QUIET, *paths, str(HERE / "contestants" / script), url]
+    return elixir(BEAM, "ash_agent_*", "AshAgent.Runtime", "ash_agent.exs", url)
 
 
 def langchain(url):
-    found = sorted(pathlib.Path(LANGCHAIN).glob("*/ebin"))
-    if not any(path.parent.name == "langchain" for path in found):
-        raise Missing(f"langchain is not compiled in {LANGCHAIN}")
-    return elixir(found, "langchain.exs", url)
+    return elixir(LANGCHAIN, "*", "LangChain.Function", "langchain.exs", url)
+
+
+def elixir(folder, libraries, module, script, url):
+    found = sorted(pathlib.Path(folder).glob(libraries + "/ebin"))
+    command = [*ELIXIR, "--erl", QUIET, *(argument for path in found for argument in ("-pa", str(path)))]
+    # It may have been compiled for another VM.
+    if subprocess.run([*command, "-e", f"Code.ensure_loaded!({module})"], capture_output=True).returncode != 0:
+        raise Missing(f"{module} cannot be loaded from {folder}")
+    return [*command, str(HERE / "contestants" / script), url]
 
 
 def python(module, script):
@@ -95,7 +93,11 @@ class Contestant:
             env={**os.environ, "PEERS_NODE": NODE, "PEERS_FILE": str(self.file), "OPENAI_API_KEY": "key", "MIX_ENV": "prod"},
             text=True,
         )
-        self.expect("ready")
+        try:
+            self.expect("ready")
+        except SystemExit:
+            self.stop()
+            raise
 
     def expect(self, word):
         line = self.process.stdout.readline().strip()
@@ -158,7 +160,7 @@ def measure_saves(contestant, saves, appends):
     return found
 
 
-def versions():
+def versions(names):
     lines = [subprocess.run([*ELIXIR, "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]]
     script = (
         "import importlib.metadata as m, sys\nprint('Python', sys.version.split()[0])\n"
@@ -173,8 +175,8 @@ def versions():
             lines.append(f"{package} {json.loads(path.read_text())['version']}")
     if os.path.exists(f"{NODE}/node_modules/ai"):
         lines.append("Node " + subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip())
-    application = pathlib.Path(LANGCHAIN) / "langchain/ebin/langchain.app"
-    if application.exists():
+    if "LangChain" in names:
+        application = pathlib.Path(LANGCHAIN) / "langchain/ebin/langchain.app"
         lines.append("LangChain " + re.search(r'{vsn, *"([^"]+)"}', application.read_text()).group(1))
     cpu = [line.split(": ")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     return f"{cpu[0] if cpu else os.uname().machine}, {os.cpu_count()} cores; " + ", ".join(lines)
@@ -195,13 +197,6 @@ def main():
     url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
     stats = lambda: json.load(urllib.request.urlopen(f"{url}/stats"))
 
-    contestants = []
-    for name in CONTESTANTS:
-        try:
-            contestants.append(Contestant(name, f"{url}/v1", folder))
-        except Missing as why:
-            print(f"{name} is left out: {why}", file=sys.stderr)
-
     pieces = 2_000 if quick else 20_000
     tasks = [
         ("a turn of 10", "turns 10", 10),
@@ -216,7 +211,13 @@ def main():
     tasks = [task for task in tasks if task[1].startswith(given.only)]
     does_save = "save".startswith(given.only)
 
+    contestants = []
     try:
+        for name in CONTESTANTS:
+            try:
+                contestants.append(Contestant(name, f"{url}/v1", folder))
+            except Missing as why:
+                print(f"{name} is left out: {why}", file=sys.stderr)
         for contestant in contestants:
             for command in ["turns 10", "turns 50"] if tasks else []:
                 measure(contestant, command, 1, warm, stats)
@@ -234,7 +235,7 @@ def main():
         for _ in range(rounds):
             for contestant in stores:
                 stored[contestant.name].append(measure_saves(contestant, saves, appends))
-        print(f"{versions()}\n")
+        print(f"{versions([contestant.name for contestant in contestants])}\n")
         print("| CPU, us (bytes sent) | " + " | ".join(c.name for c in contestants) + " |")
         print("|---|" + "--:|" * len(contestants))
         for title, command, _units in tasks:

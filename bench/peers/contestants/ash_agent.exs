@@ -1,3 +1,5 @@
+Code.require_file("base.exs", __DIR__)
+
 alias AshAgent.{Context, LLM, Runtime, Store}
 
 {:ok, _} = Application.ensure_all_started(:ash_agent_runtime)
@@ -82,36 +84,5 @@ end
 # The index is written behind the saves: a search writes what is left.
 settle = fn -> {:ok, %{behind: 0}} = Store.search(store, "nothing") end
 
-IO.puts("ready")
-
-for line <- IO.stream(:stdio, :line) do
-  [what | numbers] = String.split(line)
-  {first, rest} = numbers |> Enum.map(&String.to_integer/1) |> List.pop_at(0)
-
-  case what do
-    "turns" ->
-      turns.(first)
-
-    "many" ->
-      1..first
-      |> Enum.map(fn _ -> Task.async(fn -> turns.(hd(rest)) end) end)
-      |> Task.await_many(:infinity)
-
-    "prepare" ->
-      prepare.(first, hd(rest))
-
-    "save" ->
-      save.()
-
-    "append" ->
-      append.()
-
-    "settle" ->
-      settle.()
-
-    _pieces ->
-      stream.("#{what}-#{first}")
-  end
-
-  IO.puts("done")
-end
+store = %{"prepare" => prepare, "save" => save, "append" => append, "settle" => settle}
+Peers.serve(turns, stream, store)

@@ -1,3 +1,5 @@
+Code.require_file("base.exs", __DIR__)
+
 alias LangChain.Chains.LLMChain
 alias LangChain.ChatModels.ChatOpenAI
 alias LangChain.{Function, Message}
@@ -48,24 +50,4 @@ stream = fn model ->
     |> LLMChain.run()
 end
 
-IO.puts("ready")
-
-for line <- IO.stream(:stdio, :line) do
-  [what | numbers] = String.split(line)
-  [first | rest] = Enum.map(numbers, &String.to_integer/1)
-
-  case what do
-    "turns" ->
-      turns.(first)
-
-    "many" ->
-      1..first
-      |> Enum.map(fn _ -> Task.async(fn -> turns.(hd(rest)) end) end)
-      |> Task.await_many(:infinity)
-
-    _pieces ->
-      stream.("#{what}-#{first}")
-  end
-
-  IO.puts("done")
-end
+Peers.serve(turns, stream)
