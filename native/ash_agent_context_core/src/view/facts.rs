@@ -402,11 +402,14 @@ impl FactCounts {
 
     /// Returns the same of a text whose facts are known; `None` if not all of it is counted.
     pub(crate) fn of_marks(text: &str, marks: &[FactMark]) -> Option<Self> {
+        if text.len() > COUNTED {
+            return None;
+        }
         let (mut counts, mut keys) = (Self::default(), KeySet::default());
         for mark in marks {
             counts.add_fact(mark.kind.into(), mark.key, &mut keys);
         }
-        (text.len() <= COUNTED).then_some(counts)
+        Some(counts)
     }
 
     fn add_fact(&mut self, kind: usize, key: u64, known: &mut KeySet) {

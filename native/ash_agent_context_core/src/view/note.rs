@@ -140,8 +140,11 @@ impl Outcome {
 
     /// Keeps the counts of its text without masks, where that is read for more than these.
     pub(crate) fn keep_counts(&self, count: impl FnOnce() -> Option<FactCounts>) {
-        if self.facts.get(0).is_none() {
-            count().map(|counts| self.facts.value(0, || counts));
+        if self.facts.get(0).is_some() {
+            return;
+        }
+        if let Some(counts) = count() {
+            self.facts.value(0, || counts);
         }
     }
 }
