@@ -1,10 +1,12 @@
 //! The completed iterations.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use rpds::VectorSync;
 
 use crate::log::iteration::Iteration;
+use crate::log::kept::Kept;
 use crate::value::steps;
 
 /// A cut frees up to so many iterations one by one. It leaves more in memory, out of sight.
@@ -18,8 +20,8 @@ const FEW: usize = 32;
 pub(crate) struct History {
     list: VectorSync<Iteration>,
     len: usize,
-    /// Lists with the same one came from each other by pushing alone.
-    edition: Arc<()>,
+    /// Lists with the same one came from each other by pushing alone. It keeps what was made of their beginning.
+    edition: Arc<Kept>,
 }
 
 impl Default for History {
@@ -27,7 +29,7 @@ impl Default for History {
         Self {
             list: VectorSync::new_sync(),
             len: 0,
-            edition: Arc::new(()),
+            edition: Arc::default(),
         }
     }
 }
@@ -59,7 +61,7 @@ impl History {
     pub fn set(&mut self, index: usize, iteration: Iteration) {
         if index < self.len {
             self.list.set_mut(index, iteration);
-            self.edition = Arc::new(());
+            self.edition = Arc::default();
         }
     }
 
@@ -79,10 +81,20 @@ impl History {
         same && Arc::ptr_eq(&self.edition, &other.edition)
     }
 
+    /// Takes out what was kept in a slot, if it was made of the beginning of this list.
+    pub fn take_kept<T: Any>(&self, slot: usize) -> Option<Box<T>> {
+        self.edition.take(slot, &self.list, self.len)
+    }
+
+    /// Keeps what was made of the first `len`.
+    pub fn keep<T: Any + Send>(&self, slot: usize, len: usize, made: Box<T>) {
+        self.edition.put(slot, &self.list, len, made);
+    }
+
     /// Keeps the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
-            self.edition = Arc::new(());
+            self.edition = Arc::default();
         }
         self.len = self.len.min(len);
         if self.list.len() - self.len <= FEW {

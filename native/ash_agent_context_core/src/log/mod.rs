@@ -15,6 +15,7 @@ pub mod hints;
 pub mod history;
 pub mod ids;
 pub mod iteration;
+pub(crate) mod kept;
 pub mod kind;
 pub mod late;
 pub(crate) mod marks;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::Error;
 use crate::policy::claims::Claims;
-use crate::policy::facts::{add_keys, Fact};
+use crate::policy::facts::add_keys;
 use crate::policy::hidden_note::{append_facts, append_words, SEARCHES};
+use crate::policy::known_facts::{Fact, Texts};
 use crate::policy::recall::add_pinned;
 use crate::tokens::Method;
 use crate::value::keys::KeySet;
@@ -182,22 +183,26 @@ impl Context {
         (next, Fate::Cleared)
     }
 
-    /// Compares a text with the facts of iterations. Returns the verdict, and the facts that it lacks.
+    /// Compares a text with the facts of iterations. Returns the verdict, and the facts that it lacks with the times that calls used them.
     ///
     /// # Complexity
     /// O(the log)
-    fn check(&self, first: u64, last: u64, text: &str) -> (Verdict, Vec<Fact>) {
+    fn check(&self, first: u64, last: u64, text: &str) -> (Verdict, Vec<(Fact, u32)>) {
         let mut has = KeySet::default();
         add_keys(text, &mut has);
         has.extend(tokens(text).map(|token| token.key()));
-        let facts = self.ranked_facts(first, last);
-        let all = facts.len();
-        let is_missing = |fact: &Fact| {
+        let is_missing = |fact: &&Fact| {
             let is_there = has.contains(&fact.key);
-            !(is_there || fact.kind == FactKind::Number && has.contains(&fact.piece_key))
+            let is_number = fact.kind == FactKind::Number && !fact.is_masked;
+            !(is_there || is_number && has.contains(&fact.piece_key))
         };
-        let missing: Vec<Fact> = facts.into_iter().filter(is_missing).collect();
-        let named = missing.iter().filter(|fact| !fact.is_masked);
+        let (all, missing) = self.with_facts(Texts::Between(first, last), |facts| {
+            let missing = facts.best(usize::MAX, true).filter(is_missing);
+            let missing = missing.map(|fact| (fact.clone(), facts.uses(fact)));
+            (facts.len(), missing.collect::<Vec<_>>())
+        });
+        let named = missing.iter().map(|(fact, _)| fact);
+        let named = named.filter(|fact| !fact.is_masked);
         let verdict = Verdict {
             facts: all,
             kept: all - missing.len(),
@@ -225,15 +230,15 @@ impl Context {
 }
 
 /// Returns true if a summary lacks most of the facts that calls used or users named.
-fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
+fn lacks_most(missing: &[(Fact, u32)], verdict: &Verdict) -> bool {
     let is_needed =
-        |fact: &&Fact| fact.uses > 0 || (fact.is_named && fact.kind != FactKind::Number);
+        |(fact, uses): &&(Fact, u32)| *uses > 0 || (fact.is_named && fact.kind != FactKind::Number);
     let needed = missing.iter().filter(is_needed).count();
     needed > verdict.kept
 }
 
 /// Returns a summary with the facts that it lacks, and with a list of its wrong ones.
-fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> String {
+fn append_missing(text: &str, missing: &[(Fact, u32)], verdict: &mut Verdict, room: u64) -> String {
     let mut text = text.trim_end().to_owned();
     if room < LEAST {
         return text;
@@ -249,7 +254,8 @@ fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64
     // There is room for a tenth of what it stands for.
     let searches = usize::try_from(room).unwrap_or(usize::MAX);
     let searches = searches.saturating_mul(SEARCHES * APPENDED as usize);
-    let seen = missing.iter().filter(|fact| !fact.is_masked);
+    let seen = missing.iter().map(|(fact, _)| fact);
+    let seen = seen.filter(|fact| !fact.is_masked);
     let budget = (&mut left, searches);
     verdict.appended += append_facts(&mut text, "\nAlso: ", seen, |_| false, budget);
     text

@@ -9,13 +9,14 @@ use crate::context::Context;
 use crate::log::iteration::Iteration;
 use crate::log::marks::FactCounts;
 use crate::log::message::Message;
-use crate::policy::facts::{keys, marks, Fact, Facts};
+use crate::policy::facts::{keys, marks};
+use crate::policy::known_facts::{Fact, Texts};
 use crate::tokens::Method;
 use crate::value::time::Time;
+use crate::view::masks::Masks;
 use crate::view::note;
 use crate::view::pins::{Pin, Pins};
-use crate::view::recall_handle::RECALL;
-use crate::view::rendering::Rendering;
+use crate::view::recall_handle::{Checksum, RecallHandle, RECALL};
 
 /// So many bytes of the user's words are quoted by default.
 const USER: usize = 2_000;
@@ -35,6 +36,25 @@ const LEAST: u64 = 8;
 /// A text may be searched for facts that it has already so often, times the text that it stands for: many facts in a long
 /// text would take quadratic time.
 pub(crate) const SEARCHES: usize = 256;
+
+/// The slot in which the sum of hidden iterations is kept.
+const SUM: usize = 2;
+
+/// What iterations add up to, for the note in their place.
+#[derive(Debug, Clone, Default)]
+struct HiddenSum {
+    first: u64,
+    /// The number behind the last one that was added.
+    end: u64,
+    /// The key of the masks under which it was counted.
+    masks: Option<u64>,
+    check: Checksum,
+    counts: FactCounts,
+    results: usize,
+    bytes: usize,
+    /// The iterations with words of the user.
+    users: Vec<u64>,
+}
 
 impl Context {
     /// Sets how detailed the notes for hidden iterations are: thousandths of their tokens for an index, and bytes of the
@@ -67,9 +87,8 @@ impl Context {
 
     fn make_note(&self, first: u64, last: u64, is_least: bool) -> Option<Arc<Message>> {
         let view = self.view()?;
-        let handle = self.handle_over(first, last);
         let pinned = self.pinned_lines(first, last);
-        if handle.is_none() && pinned.is_empty() {
+        if !view.recall && pinned.is_empty() {
             return None;
         }
         let range = match first == last {
@@ -77,21 +96,16 @@ impl Context {
             false => format!("Iterations {first} to {last} are"),
         };
         let has_index = view.index > 0 && !is_least;
-        if has_index {
-            // The results are counted with it, so that no text is read twice.
-            self.log.between(first, last).for_each(|one| {
-                marks(one);
-            });
-        }
-        let recall = handle.map_or_else(String::new, |handle| {
-            let told = self.tell_results(first, last);
-            format!("{told}, {RECALL} {handle}")
-        });
-        let mut text = format!("[{range} hidden{recall}]");
-        let user = match handle {
-            Some(_) if !is_least => self.user_lines(first, last, &pinned),
-            _ => Vec::new(),
+        let (recall, user) = match view.recall {
+            true => self.with_sum(first, last, has_index, |sum| {
+                let handle = RecallHandle::of_checked(first, last, sum.check);
+                let recall = format!("{}, {RECALL} {handle}", sum.tell_results());
+                let user = (!is_least).then(|| self.user_lines(sum, &pinned));
+                (recall, user.unwrap_or_default())
+            }),
+            false => (String::new(), Vec::new()),
         };
+        let mut text = format!("[{range} hidden{recall}]");
         for line in user.iter().chain(&pinned) {
             text.push('\n');
             text.push_str(line);
@@ -102,21 +116,45 @@ impl Context {
         Some(Arc::new(note(first, last, text)))
     }
 
-    /// Returns how many results a range has, and which facts are in them.
-    fn tell_results(&self, first: u64, last: u64) -> String {
-        let (mut counts, mut results) = (FactCounts::default(), 0);
-        for (_, said) in self.texts_between(first, last) {
-            if let (LogText::Result(_, _, outcome), false) = (said, said.is_recall()) {
-                counts.add(outcome.count_facts(self.masks()));
-                results += 1;
+    /// Looks at what iterations add up to. With `is_marked`, their results are counted with the marks of their texts, so that no
+    /// text is read twice.
+    ///
+    /// # Complexity
+    /// O(the iterations that were not added before)
+    fn with_sum<R>(
+        &self,
+        first: u64,
+        last: u64,
+        is_marked: bool,
+        look: impl FnOnce(&HiddenSum) -> R,
+    ) -> R {
+        let history = &self.log.history;
+        let masks = self.masks().map(|masks| masks.key);
+        let kept = history.take_kept::<HiddenSum>(SUM);
+        let kept = kept.filter(|sum| {
+            (sum.first, sum.masks) == (first, masks) && sum.end <= last.saturating_add(1)
+        });
+        let mut sum = kept.unwrap_or_else(|| Box::new(HiddenSum::new(first, masks)));
+        let add = |sum: &mut HiddenSum, until: u64| {
+            for iteration in self.log.between(sum.end, until) {
+                if is_marked {
+                    marks(iteration);
+                }
+                sum.add(iteration, self.masks());
             }
+            sum.end = sum.end.max(until.saturating_add(1));
+        };
+        let current = self.current_iteration();
+        add(&mut sum, last.min(current.saturating_sub(1)));
+        // The current iteration may change.
+        let mut all = None;
+        if last >= current {
+            add(all.insert((*sum).clone()), last);
         }
-        let told = counts.words().join(", ");
-        match (results, told.is_empty()) {
-            (0, _) | (_, true) => String::new(),
-            (1, _) => format!(": a result with {told}"),
-            _ => format!(": {results} results with {told}"),
-        }
+        let told = look(all.as_ref().unwrap_or(&sum));
+        let len = sum.end.saturating_sub(self.first_number());
+        history.keep(SUM, usize::try_from(len).unwrap_or(0), sum);
+        told
     }
 
     /// Returns the pinned texts of a range.
@@ -139,14 +177,13 @@ impl Context {
     }
 
     /// Returns the user's words in a range, as many as fit: the newest ones, oldest first.
-    fn user_lines(&self, first: u64, last: u64, pinned: &[String]) -> Vec<String> {
+    fn user_lines(&self, sum: &HiddenSum, pinned: &[String]) -> Vec<String> {
         let most = self.view().and_then(|view| view.user_bytes).unwrap_or(USER);
-        let iterations = self.log.between(first, last);
-        let bytes: usize = iterations.clone().map(|one| one.size().bytes).sum();
-        let mut room = most.min(bytes / USER_SHARE);
+        let mut room = most.min(sum.bytes / USER_SHARE);
         let pinned: HashSet<&str> = pinned.iter().map(String::as_str).collect();
         let mut lines = Vec::new();
-        let back = iterations.rev();
+        let back = sum.users.iter().rev();
+        let back = back.filter_map(|number| self.log.get_numbered(*number));
         for entry in back.flat_map(|iteration| iteration.entries().rev()) {
             let said = LogText::Message(entry.position, &entry.message);
             if !said.is_of_user() {
@@ -174,39 +211,57 @@ impl Context {
 
     /// Adds the facts of a range that are likeliest to be needed again, but for those that the text has.
     fn add_index(&self, first: u64, last: u64, share: usize, text: &mut String) {
-        let iterations = self.log.between(first, last);
-        let tokens = |one: &Iteration| one.tokens(Method::Estimate, Rendering::PLAIN).total();
-        let all: u64 = iterations.clone().map(tokens).sum();
-        let mut room = all.saturating_mul(share as u64) / SHARES as u64;
-        if room < LEAST {
-            return;
+        self.with_facts(Texts::Between(first, last), |facts| {
+            let mut room = facts.tokens.saturating_mul(share as u64) / SHARES as u64;
+            if room < LEAST {
+                return;
+            }
+            let known = keys(text);
+            let searches = facts.bytes.saturating_mul(SEARCHES);
+            let skips = |fact: &Fact| fact.is_masked || known.contains(&fact.key);
+            append_facts(
+                text,
+                "\nfacts: ",
+                facts.best(usize::MAX, true),
+                skips,
+                (&mut room, searches),
+            );
+        });
+    }
+}
+
+impl HiddenSum {
+    fn new(first: u64, masks: Option<u64>) -> Self {
+        Self {
+            first,
+            end: first,
+            masks,
+            ..Self::default()
         }
-        let known = keys(text);
-        let bytes: usize = iterations.map(|one| one.size().bytes).sum();
-        let searches = bytes.saturating_mul(SEARCHES);
-        let facts = self.ranked_facts(first, last);
-        let skips = |fact: &Fact| fact.is_masked || known.contains(&fact.key);
-        append_facts(
-            text,
-            "\nfacts: ",
-            facts.iter(),
-            skips,
-            (&mut room, searches),
-        );
     }
 
-    /// Returns the facts of a range, the likeliest to be needed again first.
-    pub(crate) fn ranked_facts(&self, first: u64, last: u64) -> Vec<Fact> {
-        let used = self.list_used();
-        let mut facts = Facts::new(&used);
-        for iteration in self.log.between(first, last) {
-            for (number, said) in iteration.entries().flat_map(LogText::of).enumerate() {
-                if !said.is_recall() {
-                    facts.read((iteration, number), &said, self.masks());
-                }
+    fn add(&mut self, iteration: &Iteration, masks: Option<&Masks>) {
+        self.check.add_iteration(iteration);
+        self.bytes = self.bytes.saturating_add(iteration.size().bytes);
+        let mut is_of_user = false;
+        for said in iteration.entries().flat_map(LogText::of) {
+            is_of_user |= said.is_of_user();
+            if let (LogText::Result(_, _, outcome), false) = (said, said.is_recall()) {
+                self.counts.add(outcome.count_facts(masks));
+                self.results += 1;
             }
         }
-        facts.rank(usize::MAX, |_| true)
+        self.users.extend(is_of_user.then_some(iteration.number));
+    }
+
+    /// Tells how many results there are, and which facts are in them.
+    fn tell_results(&self) -> String {
+        let told = self.counts.words().join(", ");
+        match (self.results, told.is_empty()) {
+            (0, _) | (_, true) => String::new(),
+            (1, _) => format!(": a result with {told}"),
+            (results, _) => format!(": {results} results with {told}"),
+        }
     }
 }
 

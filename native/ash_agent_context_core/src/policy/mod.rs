@@ -8,6 +8,7 @@ mod fact_pieces;
 mod facts;
 pub mod fit;
 mod hidden_note;
+mod known_facts;
 pub mod recall;
 pub mod receipt;
 pub mod rent;

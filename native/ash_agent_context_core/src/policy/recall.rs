@@ -199,16 +199,22 @@ impl Context {
         &self,
     ) -> impl Iterator<Item = ((&Iteration, usize), LogText<'_>)> {
         self.iterations().flat_map(|iteration| {
-            let number = iteration.number;
-            let (is_hidden, look) = (self.hides(number), self.rendering(number));
-            let is_cut = move |said: &LogText<'_>| match said {
-                LogText::Result(slot, _, outcome) => look.result(*slot, outcome) != Look::Whole,
-                _ => false,
-            };
+            let shortens = self.shortens(iteration);
             let texts = iteration.entries().flat_map(LogText::of).enumerate();
             let texts = texts.map(move |(nth, said)| ((iteration, nth), said));
-            texts.filter(move |(_, said)| !said.is_recall() && (is_hidden || is_cut(said)))
+            texts.filter(move |(_, said)| !said.is_recall() && shortens(said))
         })
+    }
+
+    /// Returns a function that tells which texts of an iteration are not shown in full.
+    pub(crate) fn shortens(&self, iteration: &Iteration) -> impl Fn(&LogText<'_>) -> bool + '_ {
+        let number = iteration.number;
+        let (is_hidden, look) = (self.hides(number), self.rendering(number));
+        move |said| match said {
+            _ if is_hidden => true,
+            LogText::Result(slot, _, outcome) => look.result(*slot, outcome) != Look::Whole,
+            _ => false,
+        }
     }
 }
 

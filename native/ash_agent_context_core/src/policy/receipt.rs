@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::exchange::MessageRef;
+use crate::log::iteration::Iteration;
 use crate::log::message::Role;
-use crate::policy::facts::{add_keys, Fact, Facts};
+use crate::policy::facts::add_keys;
+use crate::policy::known_facts::{Fact, Facts, Texts};
 use crate::value::keys::KeySet;
 use crate::value::word::words;
 use crate::view::facts::FactKind;
@@ -74,10 +76,10 @@ impl Context {
     /// Returns the receipt of the view, with at most so many facts listed.
     ///
     /// # Complexity
-    /// O(the log)
+    /// O(the log) the first time; then O(what is new, what is shown in full since, and the facts)
     #[must_use]
     pub fn receipt(&self, most: usize) -> Receipt {
-        self.receipt_until(most, None)
+        self.receipt_of(Texts::Shortened, most)
     }
 
     /// Returns the receipt of the request of an iteration; `None` if the view that it was made from is not known.
@@ -87,7 +89,7 @@ impl Context {
     #[must_use]
     pub fn receipt_of_request(&self, number: u64, most: usize) -> Option<Receipt> {
         let context = self.asked_view_of(number)?;
-        Some(context.receipt_until(most, Some(number)))
+        Some(context.receipt_of(Texts::OfRequest(number), most))
     }
 
     /// Returns the conversation at the end of an iteration, under the view that its request was made from, as
@@ -106,56 +108,53 @@ impl Context {
         Some(context)
     }
 
-    /// Makes a receipt: of an iteration's request, which does not have its answer yet, or of the view.
-    fn receipt_until(&self, most: usize, request: Option<u64>) -> Receipt {
-        let mut receipt = Receipt::default();
-        let used = self.list_used();
-        let mut facts = Facts::new(&used);
-        for (place, said) in self.shortened_texts() {
-            facts.read(place, &said, self.masks());
-        }
-        if facts.is_empty() {
-            return receipt;
-        }
-        let visible = self.visible_keys(request, &facts);
-        let told = facts.rank(most, |fact| {
-            let state = self.state_of(fact, &visible);
-            *receipt.counts.entry((fact.kind, state)).or_default() += 1;
-            matches!(state, FactState::Recall | FactState::Gone)
-        });
-        let told = told.into_iter().map(|fact| {
-            let state = self.state_of(&fact, &visible);
-            self.tell_fact(fact, state)
-        });
-        receipt.facts = told.collect();
-        receipt
+    /// Makes a receipt of the view, or of an iteration's request, which does not have its answer yet.
+    fn receipt_of(&self, texts: Texts, most: usize) -> Receipt {
+        self.with_facts(texts, |facts| {
+            let counts = FactKind::ALL.into_iter().zip(facts.counts());
+            let counts = counts.flat_map(|(kind, [seen, masked, unseen])| {
+                let states = [
+                    (FactState::Visible, *seen),
+                    (FactState::Masked, *masked),
+                    (self.unseen_state(), *unseen),
+                ];
+                states.map(|(state, count)| ((kind, state), count))
+            });
+            let told = facts.best(most, false);
+            Receipt {
+                counts: counts.filter(|(_, count)| *count > 0).collect(),
+                facts: told
+                    .map(|fact| self.tell_fact(fact, facts.uses(fact)))
+                    .collect(),
+            }
+        })
     }
 
-    fn state_of(&self, fact: &Fact, visible: &KeySet) -> FactState {
-        match () {
-            () if visible.contains(&fact.key) => FactState::Visible,
-            () if fact.is_masked => FactState::Masked,
-            () if self.has_recall() => FactState::Recall,
-            () => FactState::Gone,
+    /// Returns the state of a fact that no model sees and no mask hides.
+    fn unseen_state(&self) -> FactState {
+        match self.has_recall() {
+            true => FactState::Recall,
+            false => FactState::Gone,
         }
     }
 
-    fn tell_fact(&self, fact: Fact, state: FactState) -> ReceiptFact {
+    fn tell_fact(&self, fact: &Fact, uses: u32) -> ReceiptFact {
         let handle = self.has_recall().then(|| self.handle_at(fact.at));
         ReceiptFact {
             kind: fact.kind,
-            state,
-            text: fact.text,
+            state: self.unseen_state(),
+            text: fact.text.clone(),
             handle: handle.flatten(),
             iteration: fact.at.0,
-            uses: fact.uses,
+            uses,
         }
     }
 
-    /// Returns the keys of everything that a model sees, as far as they are those of facts. What an iteration shows is read once
-    /// for each look, and anew under masks.
-    fn visible_keys(&self, request: Option<u64>, facts: &Facts<'_>) -> KeySet {
-        let mut keys = KeySet::default();
+    /// Notes what a model sees of a view or a request: in its covers, and in iterations from a number on.
+    pub(super) fn see_newest(&self, request: Option<u64>, facts: &mut Facts, from: u64) {
+        if facts.is_empty() {
+            return;
+        }
         let number = request.unwrap_or(u64::MAX);
         let system = self
             .messages()
@@ -165,29 +164,40 @@ impl Context {
             MessageRef::Added(message) => message.role != Role::Assistant,
             MessageRef::Results(..) => false,
         });
-        let shown = system.chain(asked);
+        let covers = self.covers().take_while(|(first, _)| *first < number);
+        let notes = covers.filter_map(|(_, cover)| cover.replacement());
+        let look = self.rendering(u64::MAX);
+        let notes = notes.map(|note| Shown::added(note, look));
+        let mut keys = KeySet::default();
+        let shown = system.chain(asked).chain(notes);
         shown.for_each(|shown| shown.add_keys(&mut keys));
-        for stretch in self.stretches(0, number.saturating_sub(1)) {
-            let make = || -> Box<[u64]> {
-                let mut keys = KeySet::default();
-                let shown = stretch.messages();
-                shown.for_each(|shown| shown.add_keys(&mut keys));
-                keys.into_iter().collect()
-            };
-            let kept = match stretch {
-                Stretch::Iteration(iteration, look) if look.masks.is_none() => {
-                    let look = look.key_of_iteration(iteration);
-                    iteration.seen.get_or_make(look, make)
-                }
-                _ => Err(make()),
-            };
-            let shown = match &kept {
-                Ok(kept) => kept,
-                Err(made) => made,
-            };
-            keys.extend(shown.iter().filter(|key| facts.has(**key)));
+        keys.into_iter().for_each(|key| facts.see(key));
+        for iteration in self.log.between(from, number.saturating_sub(1)) {
+            if !self.hides(iteration.number) {
+                self.each_key_of(iteration, |key| facts.see(key));
+            }
         }
-        keys
+    }
+
+    /// Calls a function with the keys of what the view shows of an iteration. They are found once for each look, and anew under
+    /// masks.
+    pub(super) fn each_key_of(&self, iteration: &Iteration, take: impl FnMut(u64)) {
+        let look = self.rendering(iteration.number);
+        let make = || -> Box<[u64]> {
+            let mut keys = KeySet::default();
+            let shown = Stretch::Iteration(iteration, look).messages();
+            shown.for_each(|shown| shown.add_keys(&mut keys));
+            keys.into_iter().collect()
+        };
+        let kept = match look.masks {
+            None => {
+                let look = look.key_of_iteration(iteration);
+                iteration.seen.get_or_make(look, make)
+            }
+            Some(_) => Err(make()),
+        };
+        let keys = kept.as_deref().unwrap_or_else(|made| made);
+        keys.iter().copied().for_each(take);
     }
 }
 

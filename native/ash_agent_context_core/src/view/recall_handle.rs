@@ -61,6 +61,11 @@ impl RecallHandle {
         for iteration in iterations {
             check.add_iteration(iteration);
         }
+        Self::of_checked(first, last, check)
+    }
+
+    /// Returns the handle of iterations whose texts have a checksum.
+    pub(crate) fn of_checked(first: u64, last: u64, check: Checksum) -> Self {
         Self {
             of: RecallPlace::Iterations(first, last),
             check: check.end(),
@@ -113,7 +118,7 @@ impl fmt::Display for RecallHandle {
 
 /// A hash of texts that is the same in every version and on every machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Checksum(u64);
+pub(crate) struct Checksum(u64);
 
 impl Checksum {
     fn read(text: &str) -> Option<Self> {
@@ -160,7 +165,7 @@ impl Checksum {
         }
     }
 
-    fn add_iteration(&mut self, iteration: &Iteration) {
+    pub fn add_iteration(&mut self, iteration: &Iteration) {
         for entry in iteration.entries() {
             self.add_message(&entry.message);
             for (call, outcome) in entry.calls() {

@@ -122,6 +122,37 @@ fn the_facts_of_a_text_are_found_once() {
 }
 
 #[test]
+fn a_turn_later_a_note_and_a_receipt_read_what_is_new() {
+    let text = "at lib/a.ex:17 it was 430 ms, id QX7R2M. ";
+    let looked_up = |context: &Context, count: usize| {
+        (0..count).fold(context.clone(), |context, _| {
+            let id = context.current_iteration().to_string();
+            let arguments = r#"{"id":"QX7R2M"}"#;
+            let calls = format!(r#"[{{"id":"{id}","name":"look","arguments":{arguments}}}]"#);
+            context.calls(&calls).answers(&[(&id, Value::text(text))])
+        })
+    };
+    let hide = |context: &Context| context.keep_last_iterations(2, at(0));
+    let clear = |context: &Context| context.clear_tool_results(2, "-", at(0));
+    for forget in [&hide as &dyn Fn(&Context) -> Context, &clear] {
+        let later = [100, 800].map(|count| {
+            let start = conversation("Q").put_recall(true, at(0));
+            let context = looked_up(&start.put_index(Some(500), None, at(0)), count);
+            let first = forget(&context);
+            let told = first.receipt(10);
+            assert!(told.count(FactState::Visible) > 1, "{told:?}");
+            let next = looked_up(&first, 1);
+            steps::count_steps(|| {
+                let next = forget(&next);
+                assert_eq!(told, next.receipt(10));
+            })
+        });
+        let [few, many] = later;
+        assert!(many < few + few / 4, "{few} and {many} steps");
+    }
+}
+
+#[test]
 fn a_receipt_reads_what_is_shown_once() {
     let text = "at lib/a.ex:17 it was 430 ms, id QX7R2M. ".repeat(50);
     let hidden = turns(200, &text).hide_iterations(1, 2, at(0)).unwrap();
