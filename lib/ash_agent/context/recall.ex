@@ -237,8 +237,9 @@ defmodule AshAgent.Context.Recall do
 
   Its `facts` are those that are not visible, the most likely to be needed again first: used by calls, named by users,
   new. With the option `:iteration`, the receipt is that of a request made earlier, or `nil` if it is not known which view
-  that request was made from. Costs O(size of the log) the first time. The facts of each text are kept with it, in about as much memory as
-  the text takes, so the next receipt reads what is new and walks the rest.
+  that request was made from. Costs O(size of the log) the first time. What was found is kept, in about as much memory as the texts take, so the
+  next receipt, of this context or of one that goes on from it, costs O(what is new, and what is shown in full behind the last text that is not).
+  If the view shows earlier iterations in another way than before, it reads all again.
 
   ## Options
 
