@@ -1,6 +1,7 @@
 //! Records the inputs of a request besides its messages with the conversation, and reads them again.
 
 use crate::context::inputs::{hash_fields, hash_tools, RequestNote};
+use crate::context::since::Since;
 use crate::context::Context;
 use crate::error::Error;
 use crate::log::iteration::Iteration;
@@ -31,19 +32,30 @@ impl Context {
     /// O(size of both)
     pub fn note_request(&self, fields: Value, tools: Value) -> Result<Self, Error> {
         let wrong = |key: &str, expected| Error::invalid(vec![Value::text(key)], expected);
+        if !matches!(fields, Value::Nil | Value::Map(_)) {
+            return Err(wrong("fields", "the fields of a request, a map"));
+        }
+        if !matches!(tools, Value::Nil | Value::List(_)) {
+            return Err(wrong("tools", "a list of tools"));
+        }
         let (number, mut next) = (self.next_number(), self.clone());
-        let asked = next.inputs_mut();
-        match fields {
-            Value::Nil => {}
-            Value::Map(_) => asked.fields.note(number, fields),
-            _ => return Err(wrong("fields", "the fields of a request, a map")),
+        let is_new =
+            |noted: &Since<Value>, value: &Value| *value != Value::Nil && !noted.has(number, value);
+        let (fields_new, tools_new) = (
+            is_new(&self.inputs.fields, &fields),
+            is_new(&self.inputs.tools, &tools),
+        );
+        // Most requests ask for the same: to copy what is noted takes as long as all else.
+        if fields_new || tools_new {
+            let asked = next.inputs_mut();
+            if fields_new {
+                asked.fields.put(number, fields);
+            }
+            if tools_new {
+                asked.tools.put(number, tools);
+            }
+            next.weigh_view();
         }
-        match tools {
-            Value::Nil => {}
-            Value::List(_) => asked.tools.note(number, tools),
-            _ => return Err(wrong("tools", "a list of tools")),
-        }
-        next.weigh_view();
         Ok(next)
     }
 

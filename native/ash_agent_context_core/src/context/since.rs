@@ -95,10 +95,15 @@ impl<T: Noted> Since<T> {
 
     /// Notes the value of an iteration.
     pub fn note(&mut self, number: u64, value: T) {
-        let known = self.of(number);
-        if !known.is_some_and(|(_, known)| known.is_same(&value)) {
+        if !self.has(number, &value) {
             self.put(number, value);
         }
+    }
+
+    /// Returns true if an iteration has this value already.
+    pub fn has(&self, number: u64, value: &T) -> bool {
+        let known = self.of(number);
+        known.is_some_and(|(_, known)| known.is_same(value))
     }
 
     /// Notes a value that holds for its own iteration alone.
