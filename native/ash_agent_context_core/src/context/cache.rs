@@ -33,7 +33,7 @@ const TRIALS: usize = 5;
 /// What reading a token saves, and writing one costs beyond an ordinary token, of a thousand; and the loss that is risked of each.
 const SAVED: i128 = 900;
 const PAID: i128 = 250;
-const RISKED: i128 = 15;
+const RISKED: i128 = 18;
 
 /// Most tokens have so many bytes of a request, or more.
 const BYTES: u64 = 4;
