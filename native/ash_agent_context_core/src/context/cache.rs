@@ -33,22 +33,17 @@ const TRIALS: usize = 5;
 /// What reading a token saves, and writing one costs beyond an ordinary token, of a thousand; and the loss that is risked of each.
 const SAVED: i128 = 900;
 const PAID: i128 = 250;
-const RISKED: i128 = 15;
+const RISKED: i128 = 18;
 
 /// Most tokens have so many bytes of a request, or more.
 const BYTES: u64 = 4;
-
-/// A model that asks for so many results at once is taken to go on.
-const AT_ONCE: usize = 8;
 
 /// What is worth being written to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Worth {
     /// Everything.
     All,
-    /// What the last request had.
-    Asked,
-    /// So many of the tokens that the last request had.
+    /// So many tokens of so many.
     UpTo(u64, u64),
     /// Nothing but the system prompt.
     Nothing,
@@ -188,14 +183,27 @@ impl Context {
         next.changes_since(&self.noted_request(last.number, Some(reply)))
     }
 
+    /// Returns what the last answers reported, newest first.
+    pub(crate) fn last_usages(&self) -> impl Iterator<Item = Usage> + '_ {
+        let back = self.log.iterations_back().take(LOOKED_THROUGH);
+        let entries = back.flat_map(|iteration| iteration.entries().rev());
+        let reports = entries.filter_map(|entry| entry.usage.as_deref());
+        reports.map(|reported| reported.last)
+    }
+
+    /// Returns the tokens of the request for the last answer of an iteration, as reported.
+    pub(crate) fn count_asked(&self, number: u64) -> Option<u64> {
+        let mut entries = self.log.get_numbered(number)?.entries().rev();
+        let answer = entries.find(|entry| entry.is_model())?;
+        Some(answer.usage.as_deref()?.last.input)
+    }
+
     /// Returns what the next request should write to the cache. Nobody knows whether another one will follow to read it. So the
     /// first answers have to cover it: by what reading has saved, and by a share of all tokens. Later everything is written,
     /// unless this has cost more than it saved. `new`: the bytes that the last request did not have.
     pub(crate) fn find_worth(&self, new: u64) -> Worth {
-        let back = self.log.iterations_back().take(LOOKED_THROUGH);
-        let entries = back.flat_map(|iteration| iteration.entries().rev());
-        let mut reports = entries.filter_map(|entry| entry.usage.as_deref());
-        let Some(last) = reports.next().map(|reported| reported.last) else {
+        let mut reports = self.last_usages();
+        let Some(last) = reports.next() else {
             return Worth::All;
         };
         let usage = self.usage();
@@ -215,13 +223,9 @@ impl Context {
             .max(last.input.saturating_add(new / BYTES));
         let covered = saved - paid + SAVED * i128::from(read) + RISKED * i128::from(tokens);
         let most = i128::from(read) + covered.max(RISKED * i128::from(tokens)) / PAID;
-        let calls = self
-            .last_answer()
-            .map(|(_, entry)| entry.message.calls.len());
         match u64::try_from(most).unwrap_or(u64::MAX) {
             most if most >= tokens => Worth::All,
-            _ if calls >= Some(AT_ONCE) => Worth::Asked,
-            most => Worth::UpTo(most, last.input),
+            most => Worth::UpTo(most, tokens),
         }
     }
 

@@ -199,6 +199,8 @@ pub(crate) enum Cache {
         look_back: usize,
         /// True where a run of calls is one position, and so is a run of results. Elsewhere each block is one.
         counts_runs: bool,
+        /// How a result begins, where a mark may stand in any of those that follow each other.
+        results: Option<&'static str>,
         /// The tokens of the shortest request that it caches, by a word in the model's name; the first that is found counts.
         least: &'static [&'static [(&'static str, u64)]],
         /// Returns whether a model is known to cache what is marked. Others may refuse marks.

@@ -162,7 +162,6 @@ impl Context {
         };
         let most = match (worth, &last) {
             (Worth::All, _) | (_, None) => u64::MAX,
-            (Worth::Asked, Some(last)) => last.tokens,
             (Worth::UpTo(..), Some(last)) => {
                 let mark = marks.last().map_or(0, |mark| u128::from(*mark));
                 let tokens = u128::from(last.tokens) * mark / u128::from(last.bytes.max(1));

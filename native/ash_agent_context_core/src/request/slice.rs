@@ -177,6 +177,50 @@ impl<'a> Slice<'a> {
             })
         })
     }
+    /// Returns the places at the end of results before a place in its iteration, newest first.
+    pub fn results(&self, mark: Mark, begin: &str) -> Vec<Mark> {
+        let Some((piece, parts)) = &self.kept else {
+            return Vec::new();
+        };
+        let part = parts.start + mark.number.saturating_sub(self.number) as usize;
+        let range = piece.range(&(part..part + 1));
+        let bytes = piece.bytes().get(range.clone()).unwrap_or_default();
+        let ends = find_blocks(bytes, begin.as_bytes()).into_iter().rev();
+        let ends = ends.map(|end| range.start + end);
+        let is_free = |at: &usize| *at < mark.at && piece.by_hand.iter().all(|one| one.at != *at);
+        let place = |at| Mark { at, ..mark };
+        ends.filter(is_free).map(place).collect()
+    }
+}
+
+/// Returns the ends, inside their braces, of the blocks of elements that begin so.
+fn find_blocks(elements: &[u8], begin: &[u8]) -> Vec<usize> {
+    // An element, its list, and a block.
+    const DEPTH: usize = 3;
+    let (mut depth, mut in_text, mut is_escaped, mut is_such) = (0_usize, false, false, false);
+    let mut ends = Vec::new();
+    for (at, byte) in elements.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth == DEPTH {
+                    is_such = elements.get(at..).is_some_and(|of| of.starts_with(begin));
+                }
+            }
+            b'}' | b']' => {
+                if depth == DEPTH && is_such {
+                    ends.push(at);
+                }
+                depth = depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+    ends
 }
 
 /// Returns how many bytes two lists share from the start, and the iteration of the next byte.

@@ -55,6 +55,8 @@ pub(crate) const FACTS: Facts = Facts {
         longest: 60,
         look_back: 20,
         counts_runs: false,
+        // A cache point is a block of its own, and nothing stands between results.
+        results: None,
         least: &[&[("opus-4-7", 4096)], CLAUDE_LEAST],
         // A mark is an error for others. An inference profile may hide its model.
         knows: |model| {

@@ -84,6 +84,7 @@ pub(crate) const CLAUDE_CACHE: Cache = Cache::Marked {
     longest: 60,
     look_back: 20,
     counts_runs: true,
+    results: Some("{\"type\":\"tool_result\""),
     least: &[CLAUDE_LEAST],
     knows: |model| {
         claude_version(model).is_some_and(|version| version >= (3, 0)) || is_new_claude(model)
