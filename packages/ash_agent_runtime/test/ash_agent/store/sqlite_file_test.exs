@@ -194,7 +194,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   end
 
   test "a locked file is an error, and then goes on", %{path: path} do
-    one = open!(path)
+    one = open!(path, search: false)
     two = open!(path, busy_timeout: 20)
     {:ok, kept} = Store.create(one, Context.new("x", id: "c"))
     busy = occupy(one)
