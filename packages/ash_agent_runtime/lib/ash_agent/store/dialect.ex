@@ -104,7 +104,8 @@ defmodule AshAgent.Store.Dialect do
     """
   end
 
-  # Strings of messages, with some that are not shown: a search checks its results. PostgreSQL has a limit for words of a row.
+  # Strings of messages, with some that are not shown: a search checks its results. PostgreSQL has a limit for words of a row, and the
+  # library the same, so that both find the same.
   @longest_text 100_000
 
   # PostgreSQL refuses words of more than 2,046 bytes. The beginning of a longer one finds it.
@@ -132,19 +133,8 @@ defmodule AshAgent.Store.Dialect do
     """
   end
 
-  def words(:sqlite, document) do
-    # Releases of SQLite differ in which keys they quote.
-    paths =
-      ~w"].content% tool_calls%.name tool_calls%.arguments tool_calls%.arguments.% tool_calls%.result%"
-
-    found = for path <- paths, do: "w.fullkey like '$.messages[%#{path}'"
-
-    """
-    substr(coalesce((select group_concat(w.value, ' ') from json_tree(#{document}, '$.messages') as w
-      where w.type = 'text' and w.key <> '$blob' and (w.key <> 'type' or w.fullkey like '%tool_calls%')
-        and (#{Enum.join(found, " or ")})), ''), 1, #{@longest_text})
-    """
-  end
+  # SQLite's index has them of the documents themselves, by a function of the library.
+  def words(:sqlite, _document), do: "''"
 
   # SQLite's triggers note which rows wait for the index.
   def index_texts(:sqlite, _key, _rows), do: []

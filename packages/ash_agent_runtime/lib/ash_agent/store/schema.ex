@@ -270,7 +270,7 @@ defmodule AshAgent.Store.Schema do
     """
 
     words = fn id ->
-      "t.id, distinct_words(group_concat(#{Dialect.words(:sqlite, "i.document")}, ' ')) from #{groups} #{id} group by t.id"
+      "t.id, words_of(i.document) from #{groups} #{id} group by t.id"
     end
 
     of_old = """

@@ -13,6 +13,8 @@ use rustler::{
     OwnedEnv, Reference, Resource, ResourceArc, Term,
 };
 
+mod words;
+
 mod atoms {
     rustler::atoms! {
         ash_agent_sqlite, ok, error, busy, disk_full, read_only, corrupt, cannot_open, io, too_big, closed, sqlite, nil,
@@ -211,32 +213,9 @@ fn connect(path: &str, settings: &Settings) -> Result<Connection, Failure> {
     let synchronous = if settings.full { "full" } else { "normal" };
     connection.pragma_update(None, "synchronous", synchronous)?;
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_scalar_function("distinct_words", 1, flags, distinct_words)?;
+    connection.create_aggregate_function("words_of", 1, flags, words::WordsOf)?;
     connection.create_scalar_function("may_have", 2, flags, may_have)?;
     Ok(connection)
-}
-
-/// The words of one slot of a hash take turns, and then come again: so no text takes longer than others.
-const SLOTS: usize = 1 << 14;
-
-/// `distinct_words(text)`: most of the words of a text once, since FTS5 has an entry of a word for each row, and takes longer to find that
-/// it has it. It cuts a word further where it has separators beyond ASCII, and folds what is not ASCII.
-fn distinct_words(context: &Context<'_>) -> rusqlite::Result<String> {
-    let text = context.get_raw(0).as_str()?.to_ascii_lowercase();
-    let between = |char: char| char.is_ascii() && !char.is_ascii_alphanumeric();
-    let next = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut words = String::new();
-    let mut slots = vec![""; SLOTS];
-    for word in text.split(between) {
-        let slot = word.bytes().fold(0, next) >> 32;
-        if let Some(last) = slots.get_mut(slot as usize % SLOTS) {
-            if *last != word {
-                *last = word;
-                words.extend([word, " "]);
-            }
-        }
-    }
-    Ok(words)
 }
 
 /// `may_have(document, query)`: false where JSON has not all words of a query. They may be parts of its words.

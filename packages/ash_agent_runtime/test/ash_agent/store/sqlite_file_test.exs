@@ -1,12 +1,14 @@
 defmodule AshAgent.Store.SQLiteFileTest do
   use ExUnit.Case, async: true
 
+  import AshAgent.TestSupport.Generators, only: [one_of: 1, between: 2, chance: 1, many: 2]
   import AshAgent.TestSupport.Runs, only: [drain: 1]
 
   alias AshAgent.{Context, Store}
+  alias AshAgent.Context.JSON
   alias AshAgent.Store.{Error, SQL, SQLite}
   alias AshAgent.Store.SQLite.Native
-  alias AshAgent.TestSupport.{OtherVM, ReadOnly, StoreWork, StoreWriter, Wait}
+  alias AshAgent.TestSupport.{Generators, OtherVM, ReadOnly, StoreWork, StoreWriter, Wait}
 
   @moduletag :tmp_dir
 
@@ -192,7 +194,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
   end
 
   test "a locked file is an error, and then goes on", %{path: path} do
-    one = open!(path)
+    one = open!(path, search: false)
     two = open!(path, busy_timeout: 20)
     {:ok, kept} = Store.create(one, Context.new("x", id: "c"))
     busy = occupy(one)
@@ -311,6 +313,14 @@ defmodule AshAgent.Store.SQLiteFileTest do
   end
 
   describe "the index of the search" do
+    # The texts of an iteration, as SQLite finds them.
+    @words """
+    substr(coalesce((select group_concat(w.value, ' ') from json_tree(i.document, '$.messages') as w
+      where w.type = 'text' and w.key <> '$blob' and (w.key <> 'type' or w.fullkey like '%tool_calls%')
+        and (w.fullkey like '$.messages[%].content%' or w.fullkey like '$.messages[%tool_calls%.name'
+          or w.fullkey like '$.messages[%tool_calls%.arguments%' or w.fullkey like '$.messages[%tool_calls%.result%')), ''), 1, 100000)
+    """
+
     # Each word of the index with its row and its place, and the same of an index that is made anew of the rows.
     defp index(store) do
       for name <- ~w(kept again) do
@@ -330,8 +340,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
 
     defp differences(store) do
       # A search waits for the index.
-      {:ok, %{behind: 0}} = Store.search(store, "x")
-      words = AshAgent.Store.Dialect.words(:sqlite, "i.document")
+      {:ok, %{behind: 0}} = Store.search(store, "nothing")
 
       place =
         "i.conversation_id = t.conversation_id and i.branch = t.branch and i.number between t.first and t.number"
@@ -339,7 +348,7 @@ defmodule AshAgent.Store.SQLiteFileTest do
       script(store, """
       create virtual table temp.again using fts5 (words, content='', detail=none,
         tokenize='unicode61 remove_diacritics 0');
-      insert into temp.again (rowid, words) select t.id, group_concat(#{words}, ' ')
+      insert into temp.again (rowid, words) select t.id, group_concat(#{@words}, ' ')
       from ash_agent_texts as t join ash_agent_iterations as i on #{place} group by t.id
       """)
 
@@ -370,6 +379,107 @@ defmodule AshAgent.Store.SQLiteFileTest do
 
       :ok = Store.delete(store, gone.id)
       assert differences(store) == [[], []]
+    end
+
+    @strings [
+               "Ab",
+               "abcdefgh",
+               "ABCDEFGHI",
+               "abcdefghijklmnopqr",
+               "7",
+               "é",
+               "É",
+               "été",
+               "日本",
+               "ж Ж",
+               "😀",
+               "\u2014",
+               "\e[1m",
+               "\n",
+               "\"",
+               "\\"
+             ] ++
+               ["a\\", "\\\"", "x\ty", "und", "", "{", "[}", ",:", ~S(\u0041)]
+
+    defp text, do: Enum.join(many(between(0, 6), fn -> one_of(@strings ++ [" ", "-", "."]) end))
+
+    defp value(0), do: one_of([text(), 7, nil, true, [], %{}])
+    defp value(depth), do: one_of([&value_0/1, &list/1, &map/1]).(depth - 1)
+    defp value_0(_depth), do: value(0)
+    defp list(depth), do: many(between(0, 3), fn -> value(depth) end)
+
+    defp map(depth) do
+      named = for name <- ["type", "$blob"], chance(30), do: {name, text()}
+      Map.new(named ++ many(between(0, 3), fn -> {"k" <> text(), value(depth)} end))
+    end
+
+    defp message do
+      call = fn ->
+        %{id: text(), name: text(), arguments: map(3), result: map(3), status: text()}
+      end
+
+      calls = if chance(50), do: %{tool_calls: many(between(0, 2), call)}, else: %{}
+      Map.merge(calls, %{role: text(), content: one_of([text(), list(3)]), metadata: map(2)})
+    end
+
+    # Letters as numbers, as others may write them.
+    defp as_numbers(json) do
+      if chance(30) do
+        for <<char::utf8 <- json>>, into: "" do
+          if char < 128,
+            do: <<char>>,
+            else:
+              for(<<unit::16 <- :unicode.characters_to_binary([char], :utf8, :utf16)>>,
+                into: "",
+                do: "\\u" <> Base.encode16(<<unit::16>>)
+              )
+        end
+      else
+        json
+      end
+    end
+
+    test "has the words that SQLite finds in documents of any form", %{path: path} do
+      store = open!(path, search: false)
+      {:ok, _} = Store.create(store, Context.new("x", id: "c"))
+
+      Generators.check_all("words of documents", [runs: 20], fn _size ->
+        long = if chance(20), do: String.duplicate("é,", 49_990), else: ""
+        messages = many(between(0, 4), fn -> message() end) ++ [%{content: long}, message()]
+
+        document =
+          %{number: 2, content: "no", messages: messages} |> JSON.encode() |> as_numbers()
+
+        document = String.replace(document, "'", "''")
+
+        script(store, """
+        insert into ash_agent_iterations (conversation_id, branch, number, document)
+        select 'c', branch, max(number) + 1, '#{document}' from ash_agent_iterations group by branch
+        """)
+      end)
+
+      assert differences(open!(path)) == [[], []]
+    end
+
+    test "is written where others have broken a document", %{path: path} do
+      store = open!(path, search: false)
+      {:ok, _} = Store.create(store, Context.new("x", id: "c"))
+
+      broken =
+        ~S({"messages": [{"content" : "celesta \u00zz \) <> ~S(u", "a": ]]}}, {"content": ["marimba)
+
+      script(
+        store,
+        "insert into ash_agent_iterations select conversation_id, branch, number + 1, '#{broken}' from ash_agent_iterations"
+      )
+
+      store = open!(path)
+      assert {:ok, %{behind: 0}} = Store.search(store, "x")
+
+      assert one(
+               store,
+               "select count(*) from ash_agent_words where ash_agent_words match 'celesta'"
+             ) == 1
     end
 
     test "of an older file is made anew", %{path: path} do
