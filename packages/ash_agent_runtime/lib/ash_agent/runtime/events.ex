@@ -126,8 +126,12 @@ defmodule AshAgent.Runtime.Events do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    execute = fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end
-    if telemetry?(), do: safely(execute, ":telemetry")
+    if telemetry?(),
+      do:
+        safely(
+          fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end,
+          ":telemetry"
+        )
 
     if events.watch && (hd(name) == :tool or name in @watched),
       do: events.watch.({:event, name, measurements, Map.delete(metadata, :stacktrace)})

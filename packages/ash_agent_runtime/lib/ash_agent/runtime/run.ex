@@ -153,7 +153,8 @@ defmodule AshAgent.Runtime.Run do
     }
 
     run = opening |> Map.take(@opening) |> Map.merge(own)
-    struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
+    # `struct!/2` looks for the enforced keys once more for each field.
+    Map.merge(struct(__MODULE__), opts |> Keyword.take(@options) |> Enum.into(run))
   end
 
   # The exact number does not matter if it is too far back to continue.

@@ -191,8 +191,9 @@ defmodule AshAgent.Runtime.ToolCalls do
 
     env =
       run
-      |> Run.tool_settings()
-      |> Map.merge(%{approved?: approved?, edited?: edited?, as_shown?: &as_shown?(run, &1)})
+      |> Map.take([:tools, :tool_context, :supervisor, :deadline])
+      |> Map.merge(%{timeout: run.tool_timeout, approved?: approved?, edited?: edited?})
+      |> Map.put(:as_shown?, &as_shown?(run, &1))
 
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->

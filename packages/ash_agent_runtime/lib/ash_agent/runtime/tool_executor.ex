@@ -300,7 +300,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
     case checked do
       {:ok, tool, arguments, _repairs} ->
         timeout = tool.timeout || settings.timeout
-        {channel, progress} = Progress.open()
+        {channel, progress} = if is_function(tool.run, 3), do: Progress.open(), else: {nil, nil}
 
         # For a tool that runs an agent itself, or reports its progress.
         own = %{

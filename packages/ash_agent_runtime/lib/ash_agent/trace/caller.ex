@@ -57,10 +57,13 @@ defmodule AshAgent.Trace.Caller do
   end
 
   @doc "Says that this process works for the conversation of this id."
-  def note(id), do: Logger.metadata(context_id: id)
+  def note(nil), do: Logger.metadata(context_id: nil)
+  def note(id), do: :logger.update_process_metadata(%{context_id: id})
 
   @doc "Returns the id of the conversation that this process works for, or `nil`."
-  def conversation, do: Logger.metadata()[:context_id]
+  def conversation do
+    with %{context_id: id} <- :logger.get_process_metadata(), do: id, else: (_none -> nil)
+  end
 
   @doc "A task that belongs to this process's trace and conversation, ends with its supervisor, and whose crash is told by a message."
   def task(supervisor, context \\ current(), fun) do

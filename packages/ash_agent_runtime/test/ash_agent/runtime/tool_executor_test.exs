@@ -168,6 +168,61 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
       assert result(stubborn, %{}, timeout: 20) == {:error, "timed out after 20 ms"}
     end
 
+    test "take one process for each call, and one for their supervisor, of which the caller hears nothing" do
+      worker =
+        Task.async(fn ->
+          Process.flag(:trap_exit, true)
+          receive do: (:go -> :ok)
+
+          results =
+            execute_tools([call("a"), call("a")], %{"a" => fn _ -> {:ok, self()} end}, %{})
+
+          {results, Process.info(self(), :messages), Process.info(self(), :links)}
+        end)
+
+      :erlang.trace(worker.pid, true, [:procs, :set_on_spawn])
+      send(worker.pid, :go)
+      {[%{result: {:ok, one}}, %{result: {:ok, other}}], messages, links} = Task.await(worker)
+      delivered = :erlang.trace_delivered(:all)
+      assert_receive {:trace_delivered, :all, ^delivered}
+
+      assert {messages, links} == {{:messages, []}, {:links, [self()]}}
+      assert_received {:trace, _worker, :spawn, supervisor, _function}
+      assert_received {:trace, ^supervisor, :spawn, ^one, _function}
+      assert_received {:trace, ^supervisor, :spawn, ^other, _function}
+      refute_received {:trace, _pid, :spawn, _child, _function}
+      for pid <- [supervisor, one, other], do: refute(Process.alive?(pid))
+    end
+
+    test "leave no tool behind when the calls end early, also of those that trap exits" do
+      me = self()
+
+      stubborn = fn _ ->
+        Process.flag(:trap_exit, true)
+        send(me, {:tool, self(), Process.get(:"$callers"), Process.get(:"$ancestors")})
+        Process.sleep(:infinity)
+      end
+
+      for how <- [:raise, :kill] do
+        {worker, ref} =
+          spawn_monitor(fn ->
+            AshAgent.Runtime.ToolExecutor.with_supervisor(nil, fn supervisor ->
+              task = AshAgent.Trace.Caller.task(supervisor, fn -> stubborn.(%{}) end)
+              send(me, {:supervisor, supervisor, task.pid})
+              receive do: (:raise -> raise("stop"))
+            end)
+          end)
+
+        assert_receive {:supervisor, supervisor, _pid}
+        assert_receive {:tool, tool, [^worker | _], [^supervisor, ^worker | _]}
+        [monitor, over] = for pid <- [tool, supervisor], do: Process.monitor(pid)
+        if how == :kill, do: Process.exit(worker, :kill), else: send(worker, how)
+        assert_receive {:DOWN, ^ref, :process, ^worker, _reason}
+        assert_receive {:DOWN, ^monitor, :process, ^tool, :killed}
+        assert_receive {:DOWN, ^over, :process, ^supervisor, _reason}
+      end
+    end
+
     test "of no calls are none" do
       assert execute_tools([], %{}, %{}) == []
     end
