@@ -211,7 +211,7 @@ defmodule AshAgent.Runtime.ModelCall do
     Events.emit(run.events, [:llm, :stop], measured, metadata)
     if Events.heard?(run.events) and usage != nil, do: tell_cache(run, context)
     # Not before: who ends the run counts an answer that is not in the context.
-    Spent.add(run.underway, usage, cost)
+    Spent.add_answer(run, usage, cost)
     run = Run.put_context(run, context)
 
     # After a refusal the model would refuse again. Otherwise it goes on, or has not yet read that calls were cut off or malformed.
@@ -293,7 +293,7 @@ defmodule AshAgent.Runtime.ModelCall do
          {:ok, context} <- add_partial(run, response, answer.first) do
       usage = Response.usage(response)
       {run, cost} = count_answer(run, context, response, usage)
-      Spent.add(run.underway, usage, cost)
+      Spent.add_answer(run, usage, cost)
       %{run | context: context}
     else
       _nothing_came -> count_failed(run, reason)
@@ -305,7 +305,7 @@ defmodule AshAgent.Runtime.ModelCall do
     with %{} = usage <- Response.usage(response),
          {:ok, context} <- add_partial(run, response, nil) do
       {counted, cost} = count_answer(run, context, response, usage)
-      Spent.add(run.underway, usage, cost)
+      Spent.add_answer(run, usage, cost)
       %{counted | tokens: run.tokens}
     else
       _nothing_reported -> run

@@ -37,13 +37,23 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   ## Processes
 
-  Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools
-  are killed. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
+  When the caller ends, for whatever reason, its tools are killed, unless they run under a supervisor that you give. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
   continues the caller's trace.
   """
 
   alias AshAgent.{Deadline, Options}
-  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool, ToolArguments, Underway}
+
+  alias AshAgent.Runtime.{
+    Bounds,
+    Events,
+    Keeper,
+    Outcome,
+    Progress,
+    Tool,
+    ToolArguments,
+    Underway
+  }
+
   alias AshAgent.Trace.Caller
 
   @schema Options.schema([
@@ -57,7 +67,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
              [type_doc: "a function of arity 1 or 3"],
              "see `AshAgent.Runtime.Events`. Defaults to no function."},
             {:supervisor, :any, [type_doc: "a `Task.Supervisor`"],
-             "runs the tools, which then do not end with the caller. Defaults to a supervisor of this call's own."}
+             "runs the tools, which then do not end with the caller. By default they do."}
           ])
 
   @type call :: %{
@@ -124,25 +134,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
     do: Map.merge(%{agent: nil, domain: nil, actor: nil, tenant: nil}, runtime_context)
 
   @doc false
-  # Gives `fun` a Task.Supervisor that ends with it, or with the caller.
-  def with_supervisor(nil, fun) do
-    {:ok, supervisor} = Task.Supervisor.start_link()
-
-    try do
-      fun.(supervisor)
-    after
-      Supervisor.stop(supervisor)
-      # A caller that traps exits would find the supervisor's in its mailbox.
-      Process.unlink(supervisor)
-
-      receive do
-        {:EXIT, ^supervisor, _} -> :ok
-      after
-        0 -> :ok
-      end
-    end
-  end
-
+  # Gives `fun` what starts the tasks and ends them: a Task.Supervisor of the caller's, or a keeper that ends with this process.
+  def with_supervisor(nil, fun), do: Keeper.with_keeper(fun)
   def with_supervisor(supervisor, fun), do: fun.(supervisor)
 
   # Milliseconds that a result waits for others, to be written with them.

@@ -6,6 +6,8 @@ defmodule AshAgent.Trace.Caller do
 
   require Logger
 
+  alias AshAgent.Runtime.Keeper
+
   if Code.ensure_loaded?(:otel_ctx) do
     @doc "The context of this process, or `nil`."
     def current do
@@ -75,6 +77,9 @@ defmodule AshAgent.Trace.Caller do
       fun.()
     end
 
-    Task.Supervisor.async_nolink(supervisor, work, shutdown: :brutal_kill)
+    case supervisor do
+      %Keeper{} = keeper -> Keeper.start_task(keeper, work)
+      supervisor -> Task.Supervisor.async_nolink(supervisor, work, shutdown: :brutal_kill)
+    end
   end
 end
