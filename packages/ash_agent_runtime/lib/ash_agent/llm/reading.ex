@@ -96,6 +96,11 @@ defmodule AshAgent.LLM.Reading do
   defp first(%{response: response}, data),
     do: if(Response.count_bytes(response) == 0, do: data, else: [])
 
+  # Nearly all pieces of a stream are one of these.
+  defp deliver(%{held: []} = reading, response, [{kind, _position, _more}] = events)
+       when kind in [:text, :thinking, :tool_call_arguments],
+       do: pass(%{reading | response: response}, events, false)
+
   # Providers count the request's tokens before they begin to answer, and may still refuse to.
   defp deliver(reading, response, events) do
     {errors, events} = Enum.split_with(events, &match?({:error, _}, &1))

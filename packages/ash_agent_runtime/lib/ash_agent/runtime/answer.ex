@@ -157,6 +157,8 @@ defmodule AshAgent.Runtime.Answer do
     Events.emit(run.events, [:llm, :delta], %{bytes: size}, %{}, %{events: events})
   end
 
+  defp follow(%{follow: nil} = answer, _events), do: answer
+
   defp follow(answer, events),
     do: %{answer | follow: TypedAnswer.follow(answer.run, answer.follow, events)}
 

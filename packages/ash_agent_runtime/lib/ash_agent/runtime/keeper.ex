@@ -49,21 +49,22 @@ defmodule AshAgent.Runtime.Keeper do
   def start_task(%__MODULE__{table: table}, fun) do
     run = self()
 
-    {:ok, pid} =
-      Task.start(fn ->
-        # The run may have ended before this, and does not know of the task then.
-        if enter(table) and Process.alive?(run) do
-          receive do
-            {__MODULE__, ref} -> send(ref, {ref, fun.()})
-          end
-
-          leave(table)
-        end
-      end)
-
+    {:ok, pid} = Task.start(__MODULE__, :begin, [table, run])
     ref = :erlang.monitor(:process, pid, alias: :demonitor)
-    send(pid, {__MODULE__, ref})
+    send(pid, {__MODULE__, ref, fun})
     %Task{mfa: {:erlang, :apply, 2}, owner: run, pid: pid, ref: ref}
+  end
+
+  @doc false
+  # The run may have ended before this, and does not know of the task then.
+  def begin(table, run) do
+    if enter(table) and Process.alive?(run) do
+      receive do
+        {__MODULE__, ref, fun} -> send(ref, {ref, fun.()})
+      end
+
+      leave(table)
+    end
   end
 
   defp enter(table) do

@@ -217,7 +217,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   # `:infinity` is greater than every number.
   defp next_deadline(running, deadline),
-    do: Enum.reduce(running, deadline, fn {_ref, entry}, next -> min(entry.deadline, next) end)
+    do: :maps.fold(fn _ref, entry, next -> min(entry.deadline, next) end, deadline, running)
 
   defp kill_late(%{running: running, settings: settings} = state) do
     if Deadline.left(settings.deadline) == 0 do
@@ -293,29 +293,28 @@ defmodule AshAgent.Runtime.ToolExecutor do
     case checked do
       {:ok, tool, arguments, _repairs} ->
         timeout = tool.timeout || settings.timeout
-        {channel, progress} = if is_function(tool.run, 3), do: Progress.open(), else: {nil, nil}
-
-        # For a tool that runs an agent itself, or reports its progress.
-        own = %{
-          timeout: timeout,
-          deadline: settings.deadline,
-          tool_call_id: id,
-          progress: progress
-        }
-
-        scope = Map.merge(settings.scope, own)
-        Underway.put_call(scope, id)
+        {channel, scope} = open_scope(tool, settings, timeout, id)
+        Underway.put_call(settings.scope, id)
         function = Tool.function(tool, arguments, tool_context(settings, id, tool), scope)
         task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
         deadline = Deadline.new(timeout, tool.grace)
         running = %{task: task, timeout: timeout, deadline: deadline, channel: channel}
-        running = Map.put(running, :late?, tool.late != nil)
-        put_in(state.running[task.ref], Map.merge(entry, running))
+        entry = entry |> Map.merge(running) |> Map.put(:late?, tool.late != nil)
+        %{state | running: Map.put(state.running, task.ref, entry)}
 
       {:error, words} ->
         fold(state, entry, outcome({:returned, {:error, words}}, entry, settings), 0)
     end
   end
+
+  # For a tool that runs an agent itself, or reports its progress.
+  defp open_scope(%{run: run}, settings, timeout, id) when is_function(run, 3) do
+    {channel, progress} = Progress.open()
+    own = %{timeout: timeout, deadline: settings.deadline, tool_call_id: id, progress: progress}
+    {channel, Map.merge(settings.scope, own)}
+  end
+
+  defp open_scope(_tool, _settings, _timeout, _id), do: {nil, nil}
 
   # A late tool gives the second one to whoever will answer.
   defp tool_context(%{keys: keys} = settings, id, %{late: late}) when is_map_key(keys, id) do
