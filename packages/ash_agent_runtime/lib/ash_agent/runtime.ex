@@ -221,8 +221,8 @@ defmodule AshAgent.Runtime do
 
   ## Processes
 
-  The loop runs in the calling process. The model and each tool run in their own processes, under a supervisor that ends
-  with the call; if the caller dies, it ends with everything it supervises. Late answers are dropped.
+  The loop runs in the calling process. The model and each tool run in their own processes, which end with the call; if the
+  caller dies, they are killed. Late answers are dropped.
   """
 
   use AshAgent.Arguments

@@ -28,7 +28,7 @@ defmodule AshAgent.LLM.Reading do
     reading = %{reading | status: status, headers: headers}
 
     cond do
-      String.downcase(encoding) != "identity" ->
+      String.downcase(encoding, :ascii) != "identity" ->
         words = "it is compressed, though the request did not ask for that"
         {:halt, %{reading | stopped: {:invalid_response, words}}}
 
@@ -76,7 +76,7 @@ defmodule AshAgent.LLM.Reading do
   # Servers that send a whole answer without a content type do not send server-sent events.
   defp response(reading) do
     type = Refusal.header(reading.headers, "content-type")
-    stream? = reading.mode == :stream or (type || "") =~ ~r/event-stream|ndjson|jsonl/i
+    stream? = reading.mode == :stream or streamed?(type)
 
     Response.open(reading.opts[:provider], %{
       model: reading.opts[:model],
@@ -86,9 +86,20 @@ defmodule AshAgent.LLM.Reading do
     })
   end
 
+  # What nearly all of them send needs no regular expression.
+  @whole [nil, "application/json", "application/json; charset=utf-8"]
+
+  defp streamed?(type) when type in @whole, do: false
+  defp streamed?(type), do: type =~ ~r/event-stream|ndjson|jsonl/i
+
   # Bytes that cannot be read may be a page of a gateway.
   defp first(%{response: response}, data),
     do: if(Response.count_bytes(response) == 0, do: data, else: [])
+
+  # Nearly all pieces of a stream are one of these.
+  defp deliver(%{held: []} = reading, response, [{kind, _position, _more}] = events)
+       when kind in [:text, :thinking, :tool_call_arguments],
+       do: pass(%{reading | response: response}, events, false)
 
   # Providers count the request's tokens before they begin to answer, and may still refuse to.
   defp deliver(reading, response, events) do

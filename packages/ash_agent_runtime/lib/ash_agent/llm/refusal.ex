@@ -85,9 +85,10 @@ defmodule AshAgent.LLM.Refusal do
   def page?(headers, body) do
     type = header(headers, "content-type") || ""
 
-    String.starts_with?(String.downcase(type), "text/html") or
-      body |> binary_part(0, min(byte_size(body), 200)) |> String.trim_leading() =~
-        ~r/\A<(!doctype html|html)/i
+    String.starts_with?(String.downcase(type, :ascii), "text/html") or
+      (body != "" and
+         body |> binary_part(0, min(byte_size(body), 200)) |> String.trim_leading() =~
+           ~r/\A<(!doctype html|html)/i)
   end
 
   @doc "A page's title, else its first heading, else its text."

@@ -137,7 +137,8 @@ defmodule AshAgent.Runtime.Answer do
   end
 
   defp add_piece(answer, events, response) do
-    show_delta(answer.run, events, response)
+    size = bytes(events)
+    show_delta(answer.run, events, response, size)
     answer = follow(answer, events)
 
     keep_if_due(%{
@@ -145,16 +146,18 @@ defmodule AshAgent.Runtime.Answer do
       | response: response,
         heard: Deadline.now(),
         first: answer.first || Events.since(answer.started),
-        unkept: answer.unkept + bytes(events),
+        unkept: answer.unkept + size,
         since: answer.since || (answer.run.on_change && Deadline.now())
     })
   end
 
   # Only the application's function gets texts.
-  defp show_delta(run, events, response) do
+  defp show_delta(run, events, response, size) do
     if run.watch, do: run.watch.({:delta, events, response})
-    Events.emit(run.events, [:llm, :delta], %{bytes: bytes(events)}, %{}, %{events: events})
+    Events.emit(run.events, [:llm, :delta], %{bytes: size}, %{}, %{events: events})
   end
+
+  defp follow(%{follow: nil} = answer, _events), do: answer
 
   defp follow(answer, events),
     do: %{answer | follow: TypedAnswer.follow(answer.run, answer.follow, events)}

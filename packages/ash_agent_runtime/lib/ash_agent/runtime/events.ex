@@ -126,21 +126,30 @@ defmodule AshAgent.Runtime.Events do
     event = [:ash_agent, :runtime | name]
     metadata = Map.merge(events.metadata, metadata)
 
-    execute = fn -> apply(:telemetry, :execute, [event, measurements, metadata]) end
-    if telemetry?(), do: safely(execute, ":telemetry")
+    if telemetry?(), do: execute(event, measurements, metadata)
 
     if events.watch && (hd(name) == :tool or name in @watched),
       do: events.watch.({:event, name, measurements, Map.delete(metadata, :stacktrace)})
 
-    private = Map.merge(metadata, private)
-
-    arguments =
-      if is_function(events.on_event, 3),
-        do: [event, measurements, private],
-        else: [%{event: event, measurements: measurements, metadata: private}]
-
-    if events.on_event, do: safely(fn -> apply(events.on_event, arguments) end, ":on_event")
+    tell(events.on_event, event, measurements, Map.merge(metadata, private))
     :ok
+  end
+
+  # These are called for each step, so they make no function for `safely/2`.
+  defp execute(event, measurements, metadata) do
+    apply(:telemetry, :execute, [event, measurements, metadata])
+  catch
+    kind, reason -> log(kind, reason, __STACKTRACE__, ":telemetry")
+  end
+
+  defp tell(nil, _event, _measurements, _metadata), do: :ok
+
+  defp tell(on_event, event, measurements, metadata) do
+    if is_function(on_event, 3),
+      do: on_event.(event, measurements, metadata),
+      else: on_event.(%{event: event, measurements: measurements, metadata: metadata})
+  catch
+    kind, reason -> log(kind, reason, __STACKTRACE__, ":on_event")
   end
 
   @doc false

@@ -34,7 +34,7 @@ defmodule AshAgent.Runtime.ModelCall do
 
   defp ask_shaped(run) do
     started = System.monotonic_time()
-    run = note_sent(%{run | requested_at: Run.now()})
+    run = %{run | requested_at: Run.now(), context: note_sent(run)}
 
     if Events.heard?(run.events) do
       measured = %{messages: Context.count_messages(run.context)}
@@ -42,7 +42,7 @@ defmodule AshAgent.Runtime.ModelCall do
     end
 
     answer = request(run)
-    run = add_tries(%{run | model_process: answer.model}, answer)
+    run = run |> put_model(answer.model) |> add_tries(answer)
 
     with {:ok, response} <- read_outcome(answer.outcome, run),
          {:ok, context} <- add_response(run, response, answer.first),
@@ -53,6 +53,10 @@ defmodule AshAgent.Runtime.ModelCall do
       {:error, reason} -> recover(run, answer, reason, started)
     end
   end
+
+  # A run has many fields to copy.
+  defp put_model(%{model_process: model} = run, model), do: run
+  defp put_model(run, model), do: %{run | model_process: model}
 
   # After its failure is noted, a request that is too long is made again from a shorter view, one whose schema was refused with a
   # tool, and one whose answer was empty as it is.
@@ -100,6 +104,8 @@ defmodule AshAgent.Runtime.ModelCall do
   end
 
   # It is the same in all requests of a run.
+  defp note_request(%{noted?: true, output: nil} = run), do: run
+
   defp note_request(%{noted?: true} = run),
     do: %{run | context: Output.mark(run.output, run.context)}
 
@@ -125,9 +131,9 @@ defmodule AshAgent.Runtime.ModelCall do
   defp note_sent(run) do
     with %{} = encoding <- run.encoding,
          {:ok, context} <- Context.Audit.put_sent(run.context, encoding) do
-      %{run | context: context}
+      context
     else
-      _error_or_nil -> run
+      _error_or_nil -> run.context
     end
   end
 
@@ -196,22 +202,31 @@ defmodule AshAgent.Runtime.ModelCall do
   defp accept(run, context, response, %{started: started, first: first, outline: outline}) do
     {message, %{usage: usage, finish_reason: finish_reason}} = Response.read(response)
     calls = if outline.pending == 0, do: [], else: Context.pending_tool_calls(context)
-    {run, cost} = count_answer(run, context, response, usage)
-    run = %{run | iterations: run.iterations + 1, finish_reason: finish_reason}
-    run = %{run | pending: calls, fresh?: true, asked_again: 0}
+    {run, cost} = count_answer(run, context, response, usage, outline.tokens)
 
-    known = %{duration: Events.since(started), content_bytes: Events.bytes(message.content)}
+    run = %{
+      run
+      | iterations: run.iterations + 1,
+        finish_reason: finish_reason,
+        pending: calls,
+        fresh?: true,
+        asked_again: 0
+    }
 
     measured =
-      for {name, value} when value != nil <- [time_to_first_token: first, cost: cost],
-          into: Map.put(known, :tool_calls, length(calls)),
-          do: {name, value}
+      %{
+        duration: Events.since(started),
+        content_bytes: Events.bytes(message.content),
+        tool_calls: length(calls)
+      }
+      |> put_known(:time_to_first_token, first)
+      |> put_known(:cost, cost)
 
     metadata = %{usage: usage || %{}, finish_reason: finish_reason}
     Events.emit(run.events, [:llm, :stop], measured, metadata)
     if Events.heard?(run.events) and usage != nil, do: tell_cache(run, context)
     # Not before: who ends the run counts an answer that is not in the context.
-    Spent.add(run.underway, usage, cost)
+    Spent.add_answer(run, usage, cost)
     run = Run.put_context(run, context)
 
     # After a refusal the model would refuse again. Otherwise it goes on, or has not yet read that calls were cut off or malformed.
@@ -244,14 +259,19 @@ defmodule AshAgent.Runtime.ModelCall do
 
     with %{predicted: predicted, diagnosis: diagnosis} = last
          when last.verdict != :first or diagnosis != nil <- List.last(requests) do
-      measured = %{predicted: predicted, read: last.usage[:cached_tokens] || 0}
-      money = Map.take(last, [:cost, :avoidable])
-      measured = for {name, value} when value != nil <- money, into: measured, do: {name, value}
+      measured =
+        %{predicted: predicted, read: last.usage[:cached_tokens] || 0}
+        |> put_known(:cost, last.cost)
+        |> put_known(:avoidable, last.avoidable)
+
       described = if diagnosis, do: %{diagnosis: diagnosis.reason}, else: %{}
       described = Map.merge(described, describe_verdict(last.verdict))
       Events.emit(run.events, [:llm, :cache], measured, described)
     end
   end
+
+  defp put_known(measured, _name, nil), do: measured
+  defp put_known(measured, name, value), do: Map.put(measured, name, value)
 
   defp describe_verdict({:broken, cause}), do: %{verdict: :broken, cause: cause}
   defp describe_verdict(verdict), do: %{verdict: verdict}
@@ -293,7 +313,7 @@ defmodule AshAgent.Runtime.ModelCall do
          {:ok, context} <- add_partial(run, response, answer.first) do
       usage = Response.usage(response)
       {run, cost} = count_answer(run, context, response, usage)
-      Spent.add(run.underway, usage, cost)
+      Spent.add_answer(run, usage, cost)
       %{run | context: context}
     else
       _nothing_came -> count_failed(run, reason)
@@ -305,7 +325,7 @@ defmodule AshAgent.Runtime.ModelCall do
     with %{} = usage <- Response.usage(response),
          {:ok, context} <- add_partial(run, response, nil) do
       {counted, cost} = count_answer(run, context, response, usage)
-      Spent.add(run.underway, usage, cost)
+      Spent.add_answer(run, usage, cost)
       %{counted | tokens: run.tokens}
     else
       _nothing_reported -> run
@@ -371,8 +391,10 @@ defmodule AshAgent.Runtime.ModelCall do
   defp stacktrace(_outcome), do: []
 
   # Counts an answer for the bounds and for the result. Its cost is `nil` if that is not known.
-  defp count_answer(run, context, response, usage) do
-    tokens = Context.Tokens.get_cumulative_tokens(context).total_tokens
+  defp count_answer(run, context, response, usage),
+    do: count_answer(run, context, response, usage, Context.outline(context).tokens)
+
+  defp count_answer(run, context, response, usage, tokens) do
     cost = Bounds.report(run.bounds, tokens - run.tokens, run.context, context, run.model)
 
     # An answer that broke off is reported as far as it came.

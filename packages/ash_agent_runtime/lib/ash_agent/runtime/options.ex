@@ -117,8 +117,8 @@ defmodule AshAgent.Runtime.Options do
                "the stored conversation that the context is a state of, as `AshAgent.Store.claim/3` returns it. Required " <>
                  "with `:store`."},
               {:supervisor, :any, [type_doc: "a `Task.Supervisor`"],
-               "runs the model and the tools, for callers that clean up after a run themselves. Defaults to a supervisor of " <>
-                 "the run's own."}
+               "runs the model and the tools, for callers that clean up after a run themselves. By default they end " <>
+                 "with the run."}
             ])
 
   @doc "The schema of a run."

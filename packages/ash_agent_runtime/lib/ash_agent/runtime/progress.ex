@@ -33,7 +33,9 @@ defmodule AshAgent.Runtime.Progress do
   defp measure(progress, total) when is_number(total), do: %{progress: progress, total: total}
   defp measure(progress, _total), do: %{progress: progress}
 
-  @doc "Ends a channel, and drops what came through it."
+  @doc "Ends a channel, and drops what came through it. A tool that cannot report has none."
+  def close(nil), do: :ok
+
   def close(alias) do
     :erlang.unalias(alias)
     flush(alias)

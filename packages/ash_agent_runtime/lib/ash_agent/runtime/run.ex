@@ -153,7 +153,8 @@ defmodule AshAgent.Runtime.Run do
     }
 
     run = opening |> Map.take(@opening) |> Map.merge(own)
-    struct!(__MODULE__, opts |> Keyword.take(@options) |> Enum.into(run))
+    # `struct!/2` looks for the enforced keys once more for each field.
+    Map.merge(struct(__MODULE__), opts |> Keyword.take(@options) |> Enum.into(run))
   end
 
   # The exact number does not matter if it is too far back to continue.
@@ -216,16 +217,21 @@ defmodule AshAgent.Runtime.Run do
 
   @doc "Returns the settings for `AshAgent.Runtime.ToolExecutor`, which the checks of a call use as well."
   def tool_settings(%__MODULE__{} = run) do
-    attempts = if run.journal, do: run.journal.attempts, else: %{}
+    settings =
+      run
+      |> Map.take(@tool_settings)
+      |> Map.put(:timeout, run.tool_timeout)
+      |> Map.put(:scope, Map.put(run.scope, :conversation, run.context))
 
-    run
-    |> Map.take(@tool_settings)
-    |> Map.merge(%{
-      scope: Map.put(run.scope, :conversation, run.context),
-      timeout: run.tool_timeout,
-      keys: Map.new(attempts, fn {id, attempt} -> {id, attempt.key} end),
-      arrival_keys: Map.new(attempts, fn {id, attempt} -> {id, Late.key(attempt)} end)
-    })
+    put_keys(settings, if(run.journal, do: run.journal.attempts, else: %{}))
+  end
+
+  defp put_keys(settings, attempts) when attempts == %{}, do: settings
+
+  defp put_keys(settings, attempts) do
+    keys = Map.new(attempts, fn {id, attempt} -> {id, attempt.key} end)
+    arrival_keys = Map.new(attempts, fn {id, attempt} -> {id, Late.key(attempt)} end)
+    Map.merge(settings, %{keys: keys, arrival_keys: arrival_keys})
   end
 
   @doc "Stops a run whose last change was refused."
@@ -324,11 +330,14 @@ defmodule AshAgent.Runtime.Run do
   end
 
   @doc "Adds the conversations of a sub-agent, and what they cost."
+  def add_sub_agents(run, [], cost), do: add_cost(run, cost)
+
   def add_sub_agents(run, contexts, cost),
     do: add_cost(%{run | sub_agents: run.sub_agents ++ contexts}, cost)
 
   @doc "Adds what something cost, in a run with prices."
-  def add_cost(run, cost), do: %{run | cost: run.cost && run.cost + cost}
+  def add_cost(%{cost: nil} = run, _cost), do: run
+  def add_cost(run, cost), do: %{run | cost: run.cost + cost}
 
   @doc "Adds a response that is over to a context. None of its calls runs."
   def add_broken_response(context, response, words, opts, times \\ {nil, nil}) do

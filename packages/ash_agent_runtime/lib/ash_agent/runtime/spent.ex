@@ -22,6 +22,10 @@ defmodule AshAgent.Runtime.Spent do
     change(table, Map.merge(usage || %{}, known), & &1)
   end
 
+  @doc "The same for an answer of a run. Nobody reads the sum of one that is in no session, has no store and is within no other."
+  def add_answer(%{outermost?: true, watch: nil, journal: nil}, _usage, _cost), do: false
+  def add_answer(run, usage, cost), do: add(run.underway, usage, cost)
+
   # The owner of the table may have ended just now.
   defp change(table, counts, by) do
     steps = for {count, at} <- @columns, number = counts[count], do: {at, by.(number)}

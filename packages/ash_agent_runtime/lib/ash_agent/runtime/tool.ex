@@ -301,8 +301,12 @@ defmodule AshAgent.Runtime.Tool do
   @spec missing(t(), map()) :: [String.t()]
   def missing(%__MODULE__{parameters: parameters}, arguments) when is_map(arguments) do
     required = Map.get(parameters, "required") || Map.get(parameters, :required)
-    given = arguments |> Map.keys() |> names()
-    for name <- names(if(is_list(required), do: required, else: [])), name not in given, do: name
+    names = names(if(is_list(required), do: required, else: []))
+
+    with [_ | _] = missing <- for(name <- names, not is_map_key(arguments, name), do: name) do
+      given = arguments |> Map.keys() |> names()
+      for name <- missing, name not in given, do: name
+    end
   end
 
   defp names(keys), do: for(key <- keys, is_atom(key) or is_binary(key), do: to_string(key))

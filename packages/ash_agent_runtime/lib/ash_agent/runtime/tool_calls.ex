@@ -26,7 +26,7 @@ defmodule AshAgent.Runtime.ToolCalls do
   @doc "Executes the pending calls. Stops the run if a tool ends it, or if calls wait for a person."
   def execute(%Run{} = run) do
     pending = run.pending
-    batch = settle_all(%__MODULE__{run: %{run | earlier: %{}}}, pending, run.earlier)
+    batch = settle_all(%__MODULE__{run: forget_earlier(run)}, pending, run.earlier)
     batch = %{batch | asked: length(batch.unknown)}
 
     result =
@@ -44,6 +44,9 @@ defmodule AshAgent.Runtime.ToolCalls do
     end
   end
 
+  defp forget_earlier(%{earlier: earlier} = run) when earlier == %{}, do: run
+  defp forget_earlier(run), do: %{run | earlier: %{}}
+
   defp check(batch) do
     with {:stop, run, reason} <- Run.check(batch.run),
          do: {:stop, %{batch | run: run}, reason},
@@ -54,6 +57,8 @@ defmodule AshAgent.Runtime.ToolCalls do
     do: %{batch | run: Run.put_context(batch.run, change.(batch.run.context))}
 
   ## Attempts before this run
+
+  defp settle_all(batch, pending, earlier) when earlier == %{}, do: %{batch | undecided: pending}
 
   defp settle_all(batch, pending, earlier) do
     batch = Enum.reduce(pending, batch, &settle(&2, &1, earlier[&1.id]))
@@ -146,16 +151,14 @@ defmodule AshAgent.Runtime.ToolCalls do
   ## Decisions
 
   defp decide_all(batch) do
-    shown = list_shown(batch.run)
+    decide_all(batch.undecided, 0, list_shown(batch.run), batch)
+  end
 
-    batch.undecided
-    |> Enum.with_index()
-    |> Enum.reduce_while({:ok, batch}, fn {call, index}, {:ok, batch} ->
-      case decide(batch, call, index, Map.fetch(shown, call.id)) do
-        {:ok, batch} -> {:cont, {:ok, batch}}
-        stop -> {:halt, stop}
-      end
-    end)
+  defp decide_all([], _index, _shown, batch), do: {:ok, batch}
+
+  defp decide_all([call | calls], index, shown, batch) do
+    with {:ok, batch} <- decide(batch, call, index, Map.fetch(shown, call.id)),
+         do: decide_all(calls, index + 1, shown, batch)
   end
 
   defp list_shown(%{fresh?: true, pending: pending}),
@@ -189,10 +192,16 @@ defmodule AshAgent.Runtime.ToolCalls do
     approved? = if shown == :error, do: &approved?(run.context, id, &1)
     {call, edited?} = put_edited(call, run.context, shown)
 
-    env =
-      run
-      |> Run.tool_settings()
-      |> Map.merge(%{approved?: approved?, edited?: edited?, as_shown?: &as_shown?(run, &1)})
+    env = %{
+      tools: run.tools,
+      tool_context: run.tool_context,
+      supervisor: run.supervisor,
+      deadline: run.deadline,
+      timeout: run.tool_timeout,
+      approved?: approved?,
+      edited?: edited?,
+      as_shown?: if(approved?, do: &as_shown?(run, &1))
+    }
 
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->
@@ -461,7 +470,7 @@ defmodule AshAgent.Runtime.ToolCalls do
     about =
       if outcome.error_type, do: Map.put(times, :error_type, outcome.error_type), else: times
 
-    repairs = for {:repairs, repairs} <- call, do: {:repairs, repairs}
+    repairs = with %{repairs: repairs} <- call, do: [repairs: repairs], else: (_none -> [])
     notes = List.wrap(outcome.metadata) ++ repairs
 
     context =

@@ -37,13 +37,23 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   ## Processes
 
-  Tools run under a `Task.Supervisor` that is linked to the caller: when the caller ends, for whatever reason, its tools
-  are killed. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
+  When the caller ends, for whatever reason, its tools are killed, unless they run under a supervisor that you give. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
   continues the caller's trace.
   """
 
   alias AshAgent.{Deadline, Options}
-  alias AshAgent.Runtime.{Bounds, Events, Outcome, Progress, Tool, ToolArguments, Underway}
+
+  alias AshAgent.Runtime.{
+    Bounds,
+    Events,
+    Keeper,
+    Outcome,
+    Progress,
+    Tool,
+    ToolArguments,
+    Underway
+  }
+
   alias AshAgent.Trace.Caller
 
   @schema Options.schema([
@@ -57,7 +67,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
              [type_doc: "a function of arity 1 or 3"],
              "see `AshAgent.Runtime.Events`. Defaults to no function."},
             {:supervisor, :any, [type_doc: "a `Task.Supervisor`"],
-             "runs the tools, which then do not end with the caller. Defaults to a supervisor of this call's own."}
+             "runs the tools, which then do not end with the caller. By default they do."}
           ])
 
   @type call :: %{
@@ -124,25 +134,8 @@ defmodule AshAgent.Runtime.ToolExecutor do
     do: Map.merge(%{agent: nil, domain: nil, actor: nil, tenant: nil}, runtime_context)
 
   @doc false
-  # Gives `fun` a Task.Supervisor that ends with it, or with the caller.
-  def with_supervisor(nil, fun) do
-    {:ok, supervisor} = Task.Supervisor.start_link()
-
-    try do
-      fun.(supervisor)
-    after
-      Supervisor.stop(supervisor)
-      # A caller that traps exits would find the supervisor's in its mailbox.
-      Process.unlink(supervisor)
-
-      receive do
-        {:EXIT, ^supervisor, _} -> :ok
-      after
-        0 -> :ok
-      end
-    end
-  end
-
+  # Gives `fun` what starts the tasks and ends them: a Task.Supervisor of the caller's, or a keeper that ends with this process.
+  def with_supervisor(nil, fun), do: Keeper.with_keeper(fun)
   def with_supervisor(supervisor, fun), do: fun.(supervisor)
 
   # Milliseconds that a result waits for others, to be written with them.
@@ -224,7 +217,7 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   # `:infinity` is greater than every number.
   defp next_deadline(running, deadline),
-    do: Enum.reduce(running, deadline, fn {_ref, entry}, next -> min(entry.deadline, next) end)
+    do: :maps.fold(fn _ref, entry, next -> min(entry.deadline, next) end, deadline, running)
 
   defp kill_late(%{running: running, settings: settings} = state) do
     if Deadline.left(settings.deadline) == 0 do
@@ -300,29 +293,28 @@ defmodule AshAgent.Runtime.ToolExecutor do
     case checked do
       {:ok, tool, arguments, _repairs} ->
         timeout = tool.timeout || settings.timeout
-        {channel, progress} = Progress.open()
-
-        # For a tool that runs an agent itself, or reports its progress.
-        own = %{
-          timeout: timeout,
-          deadline: settings.deadline,
-          tool_call_id: id,
-          progress: progress
-        }
-
-        scope = Map.merge(settings.scope, own)
-        Underway.put_call(scope, id)
+        {channel, scope} = open_scope(tool, settings, timeout, id)
+        Underway.put_call(settings.scope, id)
         function = Tool.function(tool, arguments, tool_context(settings, id, tool), scope)
         task = Caller.task(settings.supervisor, fn -> call_guarded(function) end)
         deadline = Deadline.new(timeout, tool.grace)
         running = %{task: task, timeout: timeout, deadline: deadline, channel: channel}
-        running = Map.put(running, :late?, tool.late != nil)
-        put_in(state.running[task.ref], Map.merge(entry, running))
+        entry = entry |> Map.merge(running) |> Map.put(:late?, tool.late != nil)
+        %{state | running: Map.put(state.running, task.ref, entry)}
 
       {:error, words} ->
         fold(state, entry, outcome({:returned, {:error, words}}, entry, settings), 0)
     end
   end
+
+  # For a tool that runs an agent itself, or reports its progress.
+  defp open_scope(%{run: run}, settings, timeout, id) when is_function(run, 3) do
+    {channel, progress} = Progress.open()
+    own = %{timeout: timeout, deadline: settings.deadline, tool_call_id: id, progress: progress}
+    {channel, Map.merge(settings.scope, own)}
+  end
+
+  defp open_scope(_tool, _settings, _timeout, _id), do: {nil, nil}
 
   # A late tool gives the second one to whoever will answer.
   defp tool_context(%{keys: keys} = settings, id, %{late: late}) when is_map_key(keys, id) do

@@ -31,7 +31,8 @@ defmodule AshAgent.Runtime.Underway do
   @doc "Deletes a table whose runs are over."
   def delete(table), do: :ets.delete(table)
 
-  @doc "Notes the facts of a run so far."
+  @doc "Notes the facts of a run so far. Of an outermost one that is in no session and has no sub-agents, nobody asks for them."
+  def put_facts(%{outermost?: true, watch: nil, sub_agents: []}), do: :ok
   def put_facts(run), do: put(run.underway, {run.scope.context_id, Map.take(run, @facts)})
 
   @doc "Notes that a call begins. Outside of a run, nobody is told."

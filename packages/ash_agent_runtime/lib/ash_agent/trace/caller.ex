@@ -6,6 +6,8 @@ defmodule AshAgent.Trace.Caller do
 
   require Logger
 
+  alias AshAgent.Runtime.Keeper
+
   if Code.ensure_loaded?(:otel_ctx) do
     @doc "The context of this process, or `nil`."
     def current do
@@ -57,10 +59,13 @@ defmodule AshAgent.Trace.Caller do
   end
 
   @doc "Says that this process works for the conversation of this id."
-  def note(id), do: Logger.metadata(context_id: id)
+  def note(nil), do: Logger.metadata(context_id: nil)
+  def note(id), do: :logger.update_process_metadata(%{context_id: id})
 
   @doc "Returns the id of the conversation that this process works for, or `nil`."
-  def conversation, do: Logger.metadata()[:context_id]
+  def conversation do
+    with %{context_id: id} <- :logger.get_process_metadata(), do: id, else: (_none -> nil)
+  end
 
   @doc "A task that belongs to this process's trace and conversation, ends with its supervisor, and whose crash is told by a message."
   def task(supervisor, context \\ current(), fun) do
@@ -72,6 +77,9 @@ defmodule AshAgent.Trace.Caller do
       fun.()
     end
 
-    Task.Supervisor.async_nolink(supervisor, work, shutdown: :brutal_kill)
+    case supervisor do
+      %Keeper{} = keeper -> Keeper.start_task(keeper, work)
+      supervisor -> Task.Supervisor.async_nolink(supervisor, work, shutdown: :brutal_kill)
+    end
   end
 end

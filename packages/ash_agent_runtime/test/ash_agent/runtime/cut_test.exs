@@ -7,7 +7,7 @@ defmodule AshAgent.Runtime.CutTest do
   import AshAgent.TestSupport.StoredSessions, only: [sqlite: 0]
 
   alias AshAgent.{Context, LLM, Runtime, Session, Store}
-  alias AshAgent.Runtime.{Error, SubAgent}
+  alias AshAgent.Runtime.{Error, SubAgent, Underway}
   alias AshAgent.TestSupport.StreamModel
 
   @moduletag :capture_log
@@ -224,6 +224,24 @@ defmodule AshAgent.Runtime.CutTest do
         bound = fn more -> Runtime.run(context, [max_cost: @price + more] ++ opts) end
         assert {:error, %Error{reason: {:max_cost_exceeded, _}}} = bound.(0)
         assert {:ok, _} = bound.(1)
+      end
+    end
+  end
+
+  describe "the facts of a run" do
+    test "are noted for whoever may ask: its session, the run around it, and a run with sub-agents" do
+      run = %{context: nil, iterations: 1, usage: %{}, cost: nil, sub_agents: []}
+      run = Map.merge(run, %{outermost?: true, watch: nil, scope: %{context_id: "of"}})
+
+      for {own, noted} <- [
+            {%{}, 0},
+            {%{watch: fn _ -> :ok end}, 1},
+            {%{outermost?: false}, 1},
+            {%{sub_agents: [Context.new("Hi")]}, 1}
+          ] do
+        table = Underway.new()
+        Underway.put_facts(run |> Map.merge(own) |> Map.put(:underway, table))
+        assert :ets.info(table, :size) == noted
       end
     end
   end

@@ -298,16 +298,15 @@ defmodule AshAgent.Runtime.StreamTest do
       llm = begun(&WireServer.await_close/1)
 
       tell = fn
-        %{event: [_, _, :llm, :delta]} -> send(test, {:linked, Process.info(self(), :links)})
+        %{event: [_, _, :llm, :delta]} -> send(test, {:monitors, Process.info(self(), :monitors)})
         _other -> :ok
       end
 
       caller = spawn(fn -> run(llm, on_event: tell) end)
-      assert_receive {:linked, {:links, [supervisor]}}
-      [model] = Task.Supervisor.children(supervisor)
+      assert_receive {:monitors, {:monitors, [process: model]}}
       Process.exit(caller, :kill)
       assert_receive {:closed, 1}
-      for pid <- [supervisor, model], do: assert(Wait.until(fn -> not Process.alive?(pid) end))
+      assert Wait.until(fn -> not Process.alive?(model) end)
     end
   end
 

@@ -6,6 +6,7 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
   import AshAgent.Runtime.ToolExecutor, only: [execute_tools: 3, execute_tools: 4]
 
   alias AshAgent.{Context, Toolbox}
+  alias AshAgent.Runtime.Keeper
 
   doctest AshAgent.Runtime.ToolExecutor
   doctest AshAgent.Runtime.Tool
@@ -166,6 +167,73 @@ defmodule AshAgent.Runtime.ToolExecutorTest do
       end
 
       assert result(stubborn, %{}, timeout: 20) == {:error, "timed out after 20 ms"}
+    end
+
+    test "take one process for each call, and one that ends them with the caller, which hears nothing of them" do
+      worker =
+        Task.async(fn ->
+          Process.flag(:trap_exit, true)
+          receive do: (:go -> :ok)
+
+          results =
+            execute_tools([call("a"), call("a")], %{"a" => fn _ -> {:ok, self()} end}, %{})
+
+          {results, Process.info(self(), :messages), Process.info(self(), :links)}
+        end)
+
+      :erlang.trace(worker.pid, true, [:procs, :set_on_spawn])
+      send(worker.pid, :go)
+      {[%{result: {:ok, one}}, %{result: {:ok, other}}], messages, links} = Task.await(worker)
+      delivered = :erlang.trace_delivered(:all)
+      assert_receive {:trace_delivered, :all, ^delivered}
+
+      assert {messages, links} == {{:messages, []}, {:links, [self()]}}
+      assert_received {:trace, worker, :spawn, heir, _function}
+      assert_received {:trace, ^worker, :spawn, ^one, _function}
+      assert_received {:trace, ^worker, :spawn, ^other, _function}
+      refute_received {:trace, _pid, :spawn, _child, _function}
+
+      for pid <- [heir, one, other] do
+        monitor = Process.monitor(pid)
+        assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}
+      end
+    end
+
+    test "leave no tool behind when the calls end early, also of those that trap exits" do
+      me = self()
+
+      stubborn = fn _ ->
+        Process.flag(:trap_exit, true)
+        send(me, {:tool, self(), Process.get(:"$callers"), Process.get(:"$ancestors")})
+        Process.sleep(:infinity)
+      end
+
+      for how <- [:raise, :kill] do
+        {worker, ref} =
+          spawn_monitor(fn ->
+            Keeper.with_keeper(fn keeper ->
+              AshAgent.Trace.Caller.task(keeper, fn -> stubborn.(%{}) end)
+              send(me, {:heir, keeper.heir})
+              receive do: (:raise -> raise("stop"))
+            end)
+          end)
+
+        assert_receive {:heir, heir}
+        assert_receive {:tool, tool, [^worker | _], [^worker | _]}
+        [monitor, over] = for pid <- [tool, heir], do: Process.monitor(pid)
+        if how == :kill, do: Process.exit(worker, :kill), else: send(worker, how)
+        assert_receive {:DOWN, ^ref, :process, ^worker, _reason}
+        assert_receive {:DOWN, ^monitor, :process, ^tool, :killed}
+        assert_receive {:DOWN, ^over, :process, ^heir, :normal}
+      end
+    end
+
+    test "do not begin when the calls are over" do
+      me = self()
+      keeper = Keeper.with_keeper(& &1)
+      %Task{ref: ref} = Keeper.start_task(keeper, fn -> send(me, :began) end)
+      assert_receive {:DOWN, ^ref, :process, _pid, :normal}
+      refute_received :began
     end
 
     test "of no calls are none" do

@@ -45,6 +45,8 @@ defmodule AshAgent.LLM.Transport.HTTP1.Parser do
   defp result({:error, reason, messages}), do: {:error, reason, join(messages)}
   defp result({parser, messages}), do: {:ok, parser, join(messages)}
 
+  defp join([_one] = messages), do: messages
+
   # The head, if there is one, is the first message.
   defp join(messages) do
     {heads, data} = messages |> Enum.reverse() |> Enum.split_with(&match?({:head, _, _}, &1))
