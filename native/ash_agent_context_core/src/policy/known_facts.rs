@@ -67,16 +67,33 @@ pub(crate) struct Fact {
     same_piece: Option<u32>,
 }
 
-/// A word that is a fact once a later call uses it.
+/// A word, which is a fact of the texts in iterations before a call that uses it.
 #[derive(Debug, Clone)]
 struct Word {
     /// The iteration of the first text that has it.
     first: u64,
     /// The first place where models may read it: an iteration, the number of a text there, and bytes of it.
     place: Option<(u64, usize, u32, u8)>,
-    at: At,
+    /// The texts where models may read it and that no call came behind: those of the newest iteration, and those before it.
+    newest: Found,
+    older: Found,
+}
+
+/// How many texts have a word, and the last of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
     texts: u32,
     last: u32,
+    at: At,
+}
+
+impl Found {
+    fn add(&mut self, later: Self) {
+        if later.texts > 0 {
+            let texts = self.texts.saturating_add(later.texts);
+            *self = Self { texts, ..later };
+        }
+    }
 }
 
 /// What a model sees of a fact.
@@ -198,6 +215,17 @@ impl Context {
             }
         };
         end.clamp(first, completed)
+    }
+
+    /// Returns the words at a place, as models may read them.
+    fn words_at(&self, (number, nth, start, len): (u64, usize, u32, u8)) -> Box<str> {
+        let iteration = self.log.get_numbered(number);
+        let entries = iteration.into_iter().flat_map(Iteration::entries);
+        let said = entries.flat_map(LogText::of).nth(nth);
+        let text = said.map(|said| said.text(self.masks()));
+        let range = start as usize..start as usize + usize::from(len);
+        let words = text.as_deref().and_then(|text| text.get(range));
+        words.unwrap_or_default().into()
     }
 
     fn reading(&self, texts: Texts, end: u64) -> Reading {
@@ -384,22 +412,16 @@ impl Facts {
                 Some(self.push(*kind, (mark.key, mark.piece_key), at.0))
             });
             if let Some((index, words)) = index.zip(words(mark.at.0 as usize, mark.at.1 as usize)) {
-                self.found(index, at.0, words);
+                self.find(index, at.0, words);
             }
         }
         for word in marks.words.iter().filter(|word| is_other(word.key)) {
-            let start = word.start as usize;
-            let words = words(start, start + usize::from(word.len));
-            match (self.known.get(word.key).copied(), words) {
-                (Some(index), Some(words)) => self.found(index, at.0, words),
-                (Some(_), None) => {}
-                (None, words) => self.add_word(word, at, words.is_some()),
-            }
+            self.add_word(word, at, seen.is_none());
         }
     }
 
     /// Notes that models may read a fact in the text that was read last.
-    fn found<'t>(&mut self, index: u32, at: At, words: impl FnOnce() -> &'t str) {
+    fn find<'t>(&mut self, index: u32, at: At, words: impl FnOnce() -> &'t str) {
         let texts = self.texts;
         self.change(index, |fact| {
             if fact.is_masked {
@@ -412,24 +434,28 @@ impl Facts {
         });
     }
 
-    /// Adds a word that is not a fact, or not yet.
+    /// Adds a word of a text.
     fn add_word(&mut self, word: &WordMark, (at, nth): (At, usize), is_seen: bool) {
-        let texts = self.texts;
         let known = self.words.change(word.key, || Word {
             first: at.0,
             place: None,
-            at,
-            texts: 0,
-            last: 0,
+            newest: Found::default(),
+            older: Found::default(),
         });
-        if is_seen && known.last < texts {
+        if is_seen {
             known.place.get_or_insert((at.0, nth, word.start, word.len));
-            known.texts = known.texts.saturating_add(1);
-            (known.last, known.at) = (texts, at);
+            if known.newest.at.0 < at.0 {
+                known.older.add(std::mem::take(&mut known.newest));
+            }
+            known.newest.add(Found {
+                texts: 1,
+                last: self.texts,
+                at,
+            });
         }
     }
 
-    /// Notes that a call uses a key: facts with it, and a word that an earlier iteration has, which is a fact from then on.
+    /// Notes that a call uses a key: facts with it, and a word of earlier iterations, which is a fact of their texts.
     fn use_by_call(&mut self, key: u64, context: &Context, number: u64) {
         let uses = self.uses.change(key, || 0);
         *uses = uses.saturating_add(1);
@@ -443,25 +469,32 @@ impl Facts {
                     .and_then(|fact| fact.same_piece);
             }
         }
-        let word = self.words.get(key).filter(|word| word.first < number);
-        let Some(word) = word.filter(|_| !self.known.has(key)).cloned() else {
+        let Some(word) = self
+            .words
+            .get(key)
+            .filter(|word| word.first < number)
+            .cloned()
+        else {
             return;
         };
-        let index = self.push(FactKind::Name, (key, key), word.at);
-        let Some((number, nth, start, len)) = word.place else {
+        let known = self.known.get(key).copied();
+        let index =
+            known.unwrap_or_else(|| self.push(FactKind::Name, (key, key), (word.first, None)));
+        let (mut found, mut newest) = (word.older, word.newest);
+        if newest.at.0 < number {
+            found.add(std::mem::take(&mut newest));
+        }
+        let Some(place) = word.place.filter(|_| found.texts > 0) else {
             return;
         };
-        let iteration = context.log.get_numbered(number);
-        let mut said = iteration
-            .into_iter()
-            .flat_map(Iteration::entries)
-            .flat_map(LogText::of);
-        let text = said.nth(nth).map(|said| said.text(context.masks()));
-        let range = start as usize..start as usize + usize::from(len);
-        let words = text.as_deref().and_then(|text| text.get(range));
+        let noted = self.words.change(key, || word);
+        (noted.older, noted.newest) = (Found::default(), newest);
         self.change(index, |fact| {
-            (fact.text, fact.is_masked) = (words.unwrap_or_default().into(), false);
-            (fact.texts, fact.last) = (word.texts, word.last);
+            if fact.is_masked {
+                (fact.text, fact.is_masked) = (context.words_at(place), false);
+            }
+            fact.texts = fact.texts.saturating_add(found.texts);
+            (fact.last, fact.at) = (found.last, found.at);
         });
     }
 
