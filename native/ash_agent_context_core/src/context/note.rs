@@ -39,20 +39,15 @@ impl Context {
             return Err(wrong("tools", "a list of tools"));
         }
         let (number, mut next) = (self.next_number(), self.clone());
-        let is_new =
+        let lacks =
             |noted: &Since<Value>, value: &Value| *value != Value::Nil && !noted.has(number, value);
-        let (fields_new, tools_new) = (
-            is_new(&self.inputs.fields, &fields),
-            is_new(&self.inputs.tools, &tools),
-        );
         // Most requests ask for the same: to copy what is noted takes as long as all else.
-        if fields_new || tools_new {
+        if lacks(&self.inputs.fields, &fields) || lacks(&self.inputs.tools, &tools) {
             let asked = next.inputs_mut();
-            if fields_new {
-                asked.fields.put(number, fields);
-            }
-            if tools_new {
-                asked.tools.put(number, tools);
+            for (noted, value) in [(&mut asked.fields, fields), (&mut asked.tools, tools)] {
+                if value != Value::Nil {
+                    noted.note(number, value);
+                }
             }
             next.weigh_view();
         }

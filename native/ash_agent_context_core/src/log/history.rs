@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rpds::VectorSync;
 
 use crate::log::iteration::Iteration;
-use crate::log::kept::Kept;
+use crate::log::kept::{has_same, Kept, Slot};
 use crate::value::steps;
 
 /// A cut frees up to so many iterations one by one. It leaves more in memory, out of sight.
@@ -74,21 +74,22 @@ impl History {
         let Some(last) = self.len.min(other.len).checked_sub(1) else {
             return true;
         };
-        let same = match (self.get(last), other.get(last)) {
-            (Some(own), Some(theirs)) => std::ptr::eq(own, theirs),
-            _ => false,
-        };
-        same && Arc::ptr_eq(&self.edition, &other.edition)
+        has_same(&self.list, &other.list, last) && Arc::ptr_eq(&self.edition, &other.edition)
     }
 
     /// Takes out what was kept in a slot, if it was made of the beginning of this list.
-    pub fn take_kept<T: Any>(&self, slot: usize) -> Option<Box<T>> {
+    pub fn take_kept<T: Any>(&self, slot: Slot) -> Option<Box<T>> {
         self.edition.take(slot, &self.list, self.len)
     }
 
     /// Keeps what was made of the first `len`.
-    pub fn keep<T: Any + Send>(&self, slot: usize, len: usize, made: Box<T>) {
+    pub fn keep<T: Any + Send>(&self, slot: Slot, len: usize, made: Box<T>) {
         self.edition.put(slot, &self.list, len, made);
+    }
+
+    /// Returns true if nobody else has what is kept of it.
+    pub fn is_last_keeper(&self) -> bool {
+        Arc::strong_count(&self.edition) == 1 && !self.edition.is_empty()
     }
 
     /// Keeps the first `len`.

@@ -193,13 +193,16 @@ impl Log {
     /// Returns true if dropping this context may free more than a destructor should on a normal scheduler.
     #[must_use]
     pub fn is_heavy_to_drop(&self) -> bool {
-        self.weight() > LIGHT && self.generation.is_last()
+        let is_last = self.generation.is_last() || self.history.is_last_keeper();
+        is_last && self.weight() > LIGHT
     }
 
     /// Lets go of the generation before a drop. Returns true if the drop is heavy: of several threads that drop the last holders
     /// at the same time, exactly one hears so.
     pub fn let_go(&mut self) -> bool {
-        self.generation.let_go() && self.weight() > LIGHT
+        // What is kept of a history is freed with the last that has it, whatever others share.
+        let is_last = self.generation.let_go() || self.history.is_last_keeper();
+        is_last && self.weight() > LIGHT
     }
 
     pub(crate) fn check_nothing_pending(&self) -> Result<(), Error> {

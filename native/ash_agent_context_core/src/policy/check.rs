@@ -183,11 +183,11 @@ impl Context {
         (next, Fate::Cleared)
     }
 
-    /// Compares a text with the facts of iterations. Returns the verdict, and the facts that it lacks with the times that calls used them.
+    /// Compares a text with the facts of iterations. Returns the verdict, and the facts that it lacks.
     ///
     /// # Complexity
     /// O(the log)
-    fn check(&self, first: u64, last: u64, text: &str) -> (Verdict, Vec<(Fact, u32)>) {
+    fn check(&self, first: u64, last: u64, text: &str) -> (Verdict, Vec<Fact>) {
         let mut has = KeySet::default();
         add_keys(text, &mut has);
         has.extend(tokens(text).map(|token| token.key()));
@@ -198,11 +198,9 @@ impl Context {
         };
         let (all, missing) = self.with_facts(Texts::Between(first, last), |facts| {
             let missing = facts.best(usize::MAX, true).filter(is_missing);
-            let missing = missing.map(|fact| (fact.clone(), facts.uses(fact)));
-            (facts.len(), missing.collect::<Vec<_>>())
+            (facts.len(), missing.cloned().collect::<Vec<_>>())
         });
-        let named = missing.iter().map(|(fact, _)| fact);
-        let named = named.filter(|fact| !fact.is_masked);
+        let named = missing.iter().filter(|fact| !fact.is_masked);
         let verdict = Verdict {
             facts: all,
             kept: all - missing.len(),
@@ -230,15 +228,14 @@ impl Context {
 }
 
 /// Returns true if a summary lacks most of the facts that calls used or users named.
-fn lacks_most(missing: &[(Fact, u32)], verdict: &Verdict) -> bool {
-    let is_needed =
-        |(fact, uses): &&(Fact, u32)| *uses > 0 || (fact.is_named && fact.kind != FactKind::Number);
+fn lacks_most(missing: &[Fact], verdict: &Verdict) -> bool {
+    let is_needed = |fact: &&Fact| fact.is_used || (fact.is_named && fact.kind != FactKind::Number);
     let needed = missing.iter().filter(is_needed).count();
     needed > verdict.kept
 }
 
 /// Returns a summary with the facts that it lacks, and with a list of its wrong ones.
-fn append_missing(text: &str, missing: &[(Fact, u32)], verdict: &mut Verdict, room: u64) -> String {
+fn append_missing(text: &str, missing: &[Fact], verdict: &mut Verdict, room: u64) -> String {
     let mut text = text.trim_end().to_owned();
     if room < LEAST {
         return text;
@@ -254,8 +251,7 @@ fn append_missing(text: &str, missing: &[(Fact, u32)], verdict: &mut Verdict, ro
     // There is room for a tenth of what it stands for.
     let searches = usize::try_from(room).unwrap_or(usize::MAX);
     let searches = searches.saturating_mul(SEARCHES * APPENDED as usize);
-    let seen = missing.iter().map(|(fact, _)| fact);
-    let seen = seen.filter(|fact| !fact.is_masked);
+    let seen = missing.iter().filter(|fact| !fact.is_masked);
     let budget = (&mut left, searches);
     verdict.appended += append_facts(&mut text, "\nAlso: ", seen, |_| false, budget);
     text

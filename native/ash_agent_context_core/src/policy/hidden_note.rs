@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
+use crate::log::kept::Slot;
 use crate::log::marks::FactCounts;
 use crate::log::message::Message;
 use crate::policy::facts::{keys, marks};
@@ -36,9 +37,6 @@ const LEAST: u64 = 8;
 /// A text may be searched for facts that it has already so often, times the text that it stands for: many facts in a long
 /// text would take quadratic time.
 pub(crate) const SEARCHES: usize = 256;
-
-/// The slot in which the sum of hidden iterations is kept.
-const SUM: usize = 2;
 
 /// What iterations add up to, for the note in their place.
 #[derive(Debug, Clone, Default)]
@@ -130,7 +128,7 @@ impl Context {
     ) -> R {
         let history = &self.log.history;
         let masks = self.masks().map(|masks| masks.key);
-        let kept = history.take_kept::<HiddenSum>(SUM);
+        let kept = history.take_kept::<HiddenSum>(Slot::RangeSum);
         let kept = kept.filter(|sum| {
             (sum.first, sum.masks) == (first, masks) && sum.end <= last.saturating_add(1)
         });
@@ -153,7 +151,7 @@ impl Context {
         }
         let told = look(all.as_ref().unwrap_or(&sum));
         let len = sum.end.saturating_sub(self.first_number());
-        history.keep(SUM, usize::try_from(len).unwrap_or(0), sum);
+        history.keep(Slot::RangeSum, usize::try_from(len).unwrap_or(0), sum);
         told
     }
 

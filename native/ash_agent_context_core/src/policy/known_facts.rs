@@ -9,19 +9,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::context::log_text::LogText;
 use crate::context::Context;
 use crate::log::iteration::Iteration;
+use crate::log::kept::Slot;
 use crate::log::marks::{TextMarks, WordMark};
 use crate::policy::facts::{keys, marks, At};
 use crate::tokens::Method;
-use crate::value::keys::{KeySet, NotedMap};
+use crate::value::keys::{KeySet, Noted, NotedMap};
 use crate::value::steps;
 use crate::view::facts::FactKind;
 use crate::view::masks::Masks;
 use crate::view::rendering::Rendering;
 use crate::view::View;
-
-/// The slots in which facts are kept; those of a request are not.
-const BETWEEN: usize = 0;
-const SHORTENED: usize = 1;
 
 /// More uses than so many do not make a fact likelier to be needed again.
 const USES: u32 = 4;
@@ -57,6 +54,8 @@ pub(crate) struct Fact {
     pub at: At,
     /// The number of texts that have it.
     pub texts: u32,
+    /// A call used it.
+    pub is_used: bool,
     /// A user named it.
     pub is_named: bool,
     /// Every text that has it masks it; then it has no words.
@@ -161,8 +160,8 @@ impl Context {
     /// O(facts, and the iterations that were not read before or may be read in another way a turn later)
     pub(crate) fn with_facts<R>(&self, texts: Texts, look: impl FnOnce(&Facts) -> R) -> R {
         let slot = match texts {
-            Texts::Between(..) => Some(BETWEEN),
-            Texts::Shortened => Some(SHORTENED),
+            Texts::Between(..) => Some(Slot::RangeFacts),
+            Texts::Shortened => Some(Slot::ShortenedFacts),
             Texts::OfRequest(_) => None,
         };
         let first = self.first_number();
@@ -175,7 +174,7 @@ impl Context {
         if facts.end < end {
             for iteration in self.log.between(facts.end, end - 1) {
                 facts.read(self, texts, iteration);
-                if slot == Some(SHORTENED) && !self.hides(iteration.number) {
+                if texts == Texts::Shortened && !self.hides(iteration.number) {
                     self.each_key_of(iteration, |key| facts.see(key));
                 }
             }
@@ -343,11 +342,11 @@ impl Facts {
             _ => true,
         };
         if is_read {
-            let shortens = context.shortens(iteration);
             let is_all = matches!(texts, Texts::Between(..));
+            let shortens = (!is_all).then(|| context.shortens(iteration));
             let said = iteration.entries().flat_map(LogText::of);
             for (nth, (said, marks)) in said.zip(&marks.texts).enumerate() {
-                if !said.is_recall() && (is_all || shortens(&said)) {
+                if !said.is_recall() && shortens.as_ref().is_none_or(|shortens| shortens(&said)) {
                     self.read_text((number, nth), &said, marks, context.masks());
                 }
             }
@@ -511,6 +510,7 @@ impl Facts {
             piece_key,
             at,
             texts: 0,
+            is_used: false,
             is_named: self.named.has(key),
             is_masked: true,
             last: 0,
@@ -544,6 +544,7 @@ impl Facts {
         }
         change(fact);
         let uses = self.uses.get(fact.piece_key).copied().unwrap_or(0);
+        fact.is_used = uses > 0;
         let standing = match () {
             () if self.seen.has(fact.key) => Standing::Seen,
             () if fact.is_masked => Standing::Masked,
@@ -574,12 +575,7 @@ impl Facts {
             sizes: (self.tokens, self.bytes),
             changed: Vec::new(),
         }));
-        self.known.note();
-        self.pieces.note();
-        self.words.note();
-        self.uses.note();
-        self.named.note();
-        self.seen.note();
+        self.each_map(|map| map.note());
     }
 
     /// Goes back to what was there before.
@@ -597,12 +593,19 @@ impl Facts {
                 (*own, *own_rank) = (fact, rank);
             }
         }
-        self.known.go_back();
-        self.pieces.go_back();
-        self.words.go_back();
-        self.uses.go_back();
-        self.named.go_back();
-        self.seen.go_back();
+        self.each_map(|map| map.go_back());
+    }
+
+    fn each_map(&mut self, call: impl FnMut(&mut dyn Noted)) {
+        let maps: [&mut dyn Noted; 6] = [
+            &mut self.known,
+            &mut self.pieces,
+            &mut self.words,
+            &mut self.uses,
+            &mut self.named,
+            &mut self.seen,
+        ];
+        maps.into_iter().for_each(call);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::log::hints::Ttl;
 use crate::log::piece::{Piece, Shape};
 use crate::request::segment::{KeptBytes, Segment};
 use crate::value::digest::Digest;
+use crate::value::json::signs;
 
 /// A place where a cache breakpoint may stand.
 #[derive(Clone, Copy)]
@@ -177,6 +178,7 @@ impl<'a> Slice<'a> {
             })
         })
     }
+
     /// Returns the places at the end of results before a place in its iteration, newest first.
     pub fn results(&self, mark: Mark, begin: &str) -> Vec<Mark> {
         let Some((piece, parts)) = &self.kept else {
@@ -197,14 +199,10 @@ impl<'a> Slice<'a> {
 fn find_blocks(elements: &[u8], begin: &[u8]) -> Vec<usize> {
     // An element, its list, and a block.
     const DEPTH: usize = 3;
-    let (mut depth, mut in_text, mut is_escaped, mut is_such) = (0_usize, false, false, false);
+    let (mut depth, mut is_such) = (0_usize, false);
     let mut ends = Vec::new();
-    for (at, byte) in elements.iter().enumerate() {
+    for (at, byte) in signs(elements) {
         match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
             b'{' | b'[' => {
                 depth += 1;
                 if depth == DEPTH {

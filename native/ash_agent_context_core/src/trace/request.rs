@@ -7,6 +7,7 @@ use crate::request::fields::Fields;
 use crate::trace::shown::Trace;
 use crate::trace::texts::Texts;
 use crate::value::builder::{Json, JsonObject};
+use crate::value::json::signs;
 use crate::value::letters;
 use crate::view::change::ChangeKind;
 
@@ -179,14 +180,11 @@ fn next_string(json: &str) -> Option<(&str, &str, &str)> {
 
 /// Returns the object at the start of a JSON text, and the text after it.
 fn split_object(json: &str) -> (&str, &str) {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for (at, byte) in json.bytes().enumerate() {
+    let mut depth = 0_usize;
+    for (at, byte) in signs(json.as_bytes()) {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' if !in_string => depth += 1,
-            b'}' if !in_string => {
+            b'{' => depth += 1,
+            b'}' => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     return json.split_at_checked(at + 1).unwrap_or((json, ""));

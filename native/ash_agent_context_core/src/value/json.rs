@@ -131,6 +131,20 @@ fn unit(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
+/// Returns the bytes of a JSON text that are in no string, each with its index.
+pub(crate) fn signs(text: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
+    let (mut is_within, mut is_escaped) = (false, false);
+    text.iter().copied().enumerate().filter(move |(_, byte)| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_within = !is_within,
+            _ => return !is_within,
+        }
+        false
+    })
+}
+
 pub(crate) enum ParseError {
     TooDeep(usize),
     Number(usize),

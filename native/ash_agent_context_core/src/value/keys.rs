@@ -87,14 +87,23 @@ impl<V: Clone> NotedMap<V> {
             }
         }
     }
+}
 
-    /// Begins to note the changes.
-    pub fn note(&mut self) {
+/// What can take back its changes.
+pub(crate) trait Noted {
+    /// Begins to note them.
+    fn note(&mut self);
+
+    /// Takes back all that were noted.
+    fn go_back(&mut self);
+}
+
+impl<V> Noted for NotedMap<V> {
+    fn note(&mut self) {
         self.before = Some(Vec::new());
     }
 
-    /// Takes back all changes that were noted.
-    pub fn go_back(&mut self) {
+    fn go_back(&mut self) {
         for (key, value) in self.before.take().into_iter().flatten().rev() {
             match value {
                 Some(value) => self.map.insert(key, value),

@@ -153,6 +153,19 @@ fn a_turn_later_a_note_and_a_receipt_read_what_is_new() {
 }
 
 #[test]
+fn the_last_context_with_what_a_receipt_kept_is_heavy_to_drop() {
+    let told = turns(300, "at lib/a.ex it was 430 ms").keep_last_iterations(2, at(0));
+    let key = Value::atom("seen");
+    let new = told.put_iteration_metadata(1, key, Value::Int(1), at(1));
+    assert!(!told.is_heavy_to_drop(), "the new one has nearly all of it");
+    assert!(told.receipt(10).count(FactState::Visible) > 0);
+    let mut copy = told.clone();
+    assert!(!copy.is_heavy_to_drop() && !new.unwrap().is_heavy_to_drop());
+    drop(told);
+    assert!(copy.is_heavy_to_drop() && copy.let_go());
+}
+
+#[test]
 fn a_receipt_reads_what_is_shown_once() {
     let text = "at lib/a.ex:17 it was 430 ms, id QX7R2M. ".repeat(50);
     let hidden = turns(200, &text).hide_iterations(1, 2, at(0)).unwrap();
