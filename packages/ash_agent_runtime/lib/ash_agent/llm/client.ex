@@ -189,11 +189,7 @@ defmodule AshAgent.LLM.Client do
   def reveal(_client, _name, nil), do: nil
 
   def reveal(client, name, function) do
-    given = function.()
-
-    if :erlang.fun_info(function, :module) == {:module, __MODULE__},
-      do: given,
-      else: with(hidden when hidden != nil <- hide(client, name, given), do: hidden.())
+    with hidden when hidden != nil <- hide(client, name, function.()), do: hidden.()
   end
 
   @doc "Headers with their values in functions, since they may be secrets, too."
@@ -514,17 +510,11 @@ defmodule AshAgent.LLM.Client do
 
   @doc "Returns the options of a client with the dialect of its requests: the one of its option `:dialect`, or that of a known host."
   def put_dialect(opts, provider, known) do
-    dialect = with :auto <- opts[:dialect], do: known[find_host(opts[:base_url])]
+    dialect = with :auto <- opts[:dialect], do: known[URI.parse(opts[:base_url]).host]
 
     if dialect && opts[:provider] == provider,
       do: Keyword.update!(opts, :request, &Keyword.put_new(&1, :dialect, dialect)),
       else: opts
-  end
-
-  # To take the whole address apart is a part of what a short run costs. One that is none is refused later.
-  defp find_host(url) do
-    with [_scheme, rest] <- :binary.split(url, "//"),
-         do: rest |> :binary.split(["/", ":", "?", "#"]) |> hd() |> String.downcase(:ascii)
   end
 
   @doc "Returns the body with the field that asks for a stream."

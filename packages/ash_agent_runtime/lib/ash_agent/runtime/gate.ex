@@ -87,8 +87,6 @@ defmodule AshAgent.Runtime.Gate do
   defp permit_change(_gate, call, call, _env), do: :ok
   defp permit_change(gate, _call, changed, env), do: permit(gate, changed, env)
 
-  defp permit(%{permissions: [%{allowed: nil, deny: [], allow: []}]}, _call, _env), do: :ok
-
   defp permit(%{permissions: permissions}, call, env) do
     cond do
       own?(call, env) ->

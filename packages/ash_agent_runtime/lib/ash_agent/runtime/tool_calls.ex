@@ -192,16 +192,10 @@ defmodule AshAgent.Runtime.ToolCalls do
     approved? = if shown == :error, do: &approved?(run.context, id, &1)
     {call, edited?} = put_edited(call, run.context, shown)
 
-    env = %{
-      tools: run.tools,
-      tool_context: run.tool_context,
-      supervisor: run.supervisor,
-      deadline: run.deadline,
-      timeout: run.tool_timeout,
-      approved?: approved?,
-      edited?: edited?,
-      as_shown?: if(approved?, do: &as_shown?(run, &1))
-    }
+    env =
+      run
+      |> Run.tool_settings()
+      |> Map.merge(%{approved?: approved?, edited?: edited?, as_shown?: &as_shown?(run, &1)})
 
     case Gate.decide(run.gate, call, env) do
       {:approve, %{arguments: arguments} = call} ->

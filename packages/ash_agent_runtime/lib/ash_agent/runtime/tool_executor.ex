@@ -37,8 +37,9 @@ defmodule AshAgent.Runtime.ToolExecutor do
 
   ## Processes
 
-  When the caller ends, for whatever reason, its tools are killed, unless they run under a supervisor that you give. The `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process
-  continues the caller's trace.
+  When the caller ends, for whatever reason, its tools are killed, unless they run under a supervisor that you give. The
+  `$callers` of a tool's process include the caller. If `:opentelemetry_api` is available, a tool's process continues the
+  caller's trace.
   """
 
   alias AshAgent.{Deadline, Options}
