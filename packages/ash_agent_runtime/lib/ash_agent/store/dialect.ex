@@ -156,7 +156,8 @@ defmodule AshAgent.Store.Dialect do
   end
 
   def match_words(:sqlite) do
-    own = "i.number between t.first and t.number and may_have(i.document, #{field("query")})"
+    places = "select t.first + value from json_each(places_of(t.filters, #{field("query")}))"
+    own = "i.number in (#{places}) and may_have(i.document, #{field("query")})"
     from = "{words} as w join {texts} as t on t.id = w.rowid"
     {from, "w.{words} match #{field("query")}", own}
   end

@@ -269,23 +269,25 @@ defmodule AshAgent.Store.Schema do
       and i.number between t.first and t.number where t.id =
     """
 
-    words = fn id ->
-      "t.id, words_of(i.document) from #{groups} #{id} group by t.id"
-    end
-
     of_old = """
     (select id from (select id, first from {texts} where conversation_id = old.conversation_id and branch = old.branch
       and number >= old.number order by number limit 1) where first <= old.number)
     """
 
     forget = """
-    insert into {words} ({words}, rowid, words) select 'delete', #{words.(of_old)};
+    insert into {words} ({words}, rowid, words)
+    select 'delete', t.id, words_of(index_of(i.number - t.first, i.document)) from #{groups} #{of_old} group by t.id;
     insert into {unindexed} select i.conversation_id, i.branch, i.number, t.at from #{groups} #{of_old} #{@keep};
     delete from {texts} where id = #{of_old};
     """
 
     settled = "delete from {unindexed} where #{same_row("{unindexed}", "old")};"
-    insert = "insert into {words} (rowid, words) select #{words.("new.id")};"
+
+    insert = """
+    insert into {texts} (conversation_id, branch, first, number, at, filters)
+    values (new.conversation_id, new.branch, new.first, new.number, new.at, filters_of(new.found));
+    insert into {words} (rowid, words) values (last_insert_rowid(), words_of(new.found));
+    """
 
     for(event <- ~w(delete update), do: "drop trigger if exists ash_agent_iterations_#{event}") ++
       [
@@ -294,11 +296,13 @@ defmodule AshAgent.Store.Schema do
         "drop table if exists {words}",
         """
         create table {texts} (id integer primary key, conversation_id text not null, branch bigint not null,
-          first bigint not null, number bigint not null, at time_of_day not null, unique (conversation_id, branch, number))
+          first bigint not null, number bigint not null, at time_of_day not null, filters blob not null,
+          unique (conversation_id, branch, number))
         """,
         "create virtual table {words} using fts5 (words, content='', detail=none, columnsize=0, tokenize='unicode61 remove_diacritics 0')",
         "insert into {words} ({words}, rank) values ('secure-delete', 1)",
-        "create trigger ash_agent_texts_insert after insert on {texts} begin #{insert} end",
+        "create view {groups} as select conversation_id, branch, first, number, at, x'' as found from {texts}",
+        "create trigger ash_agent_groups_insert instead of insert on {groups} begin #{insert} end",
         "create trigger ash_agent_iterations_delete before delete on {iterations} begin #{forget} #{settled} end",
         "create trigger ash_agent_iterations_update before update of document on {iterations} begin #{forget} #{@wait} end"
       ]

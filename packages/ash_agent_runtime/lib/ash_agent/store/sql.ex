@@ -590,7 +590,7 @@ defmodule AshAgent.Store.SQL do
   def count_unindexed(:sqlite), do: "select count(*) from {unindexed} where conversation_id >= ''"
 
   # Iterations of one row of the index.
-  @group 8
+  @group 64
 
   @doc "Statements for one transaction that index some of them."
   def index_some(most) do
@@ -600,12 +600,15 @@ defmodule AshAgent.Store.SQL do
     # The last one of a branch is the one that changes, so it is alone.
     [
       """
-      insert into {texts} (conversation_id, branch, first, number, at)
-      select conversation_id, branch, min(number), max(number), at
-      from (select *, row_number() over (partition by conversation_id, branch, at order by number desc) as place
-        from (select * #{some}))
-      group by conversation_id, branch, at, number + place, (place + #{@group - 2}) / #{@group}
-      order by conversation_id, branch, max(number)
+      insert into {groups} (conversation_id, branch, first, number, at, found)
+      select conversation_id, branch, first, number, at,
+        (select index_of(i.number - t.first, i.document) from {iterations} as i
+          where i.conversation_id = t.conversation_id and i.branch = t.branch and i.number between t.first and t.number)
+      from (select conversation_id, branch, min(number) as first, max(number) as number, at
+        from (select *, row_number() over (partition by conversation_id, branch, at order by number desc) as place
+          from (select * #{some}))
+        group by conversation_id, branch, at, number + place, (place + #{@group - 2}) / #{@group}
+        order by conversation_id, branch, max(number)) as t
       returning 1
       """,
       "delete from {unindexed} where (#{key}) in (select #{key} #{some})"

@@ -213,7 +213,10 @@ fn connect(path: &str, settings: &Settings) -> Result<Connection, Failure> {
     let synchronous = if settings.full { "full" } else { "normal" };
     connection.pragma_update(None, "synchronous", synchronous)?;
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_aggregate_function("words_of", 1, flags, words::WordsOf)?;
+    connection.create_aggregate_function("index_of", 2, flags, words::IndexOf)?;
+    connection.create_scalar_function("words_of", 1, flags, words::words_of)?;
+    connection.create_scalar_function("filters_of", 1, flags, words::filters_of)?;
+    connection.create_scalar_function("places_of", 2, flags, words::places_of)?;
     connection.create_scalar_function("may_have", 2, flags, may_have)?;
     Ok(connection)
 }

@@ -584,7 +584,15 @@ defmodule AshAgent.Store.SQLiteFileTest do
       assert [%{iteration: marimba}, %{iteration: xylograph}] = find.("xylograph")
       assert [%{iteration: ^marimba}] = find.("xylograph marimba")
       assert [] = find.("marimba 99")
-      assert one(store, "select count(*) from ash_agent_texts") < 40
+      assert one(store, "select count(*) from ash_agent_texts") < 8
+
+      # Most of a group are not read for a word that they have not.
+      places =
+        "sum(json_array_length(places_of(filters, '\"' || ? || '\"'))) from ash_agent_texts"
+
+      of = fn word -> one(store, "select " <> String.replace(places, "?", "'#{word}'")) end
+      assert of.("xylograph") in 2..60
+      assert of.("turn") >= 198
 
       # One of a group is written again, and then others of it go.
       script(store, """

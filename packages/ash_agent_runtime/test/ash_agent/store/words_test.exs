@@ -222,6 +222,34 @@ defmodule AshAgent.Store.WordsTest do
     end)
   end
 
+  # Two letters that are the same as one in ASCII, and words of more than eight bytes.
+  @same ["ſ", "\u212A", "abcdefgh", "Abcdefghi", "aBcdefghijklmnopq7"]
+
+  test "no iteration of a group is missed, whatever its words are", %{sqlite: store} do
+    Generators.check_all("filters of iterations", [runs: 20, max_size: 12], fn size ->
+      texts =
+        many(between(2, 70), fn -> [text(size), one_of(@same), text(size)] |> Enum.join() end)
+
+      first = Context.new(hd(texts))
+
+      context =
+        Enum.reduce(tl(texts), first, fn text, context ->
+          context |> Context.add_assistant_message("-") |> Context.add_user_message(text)
+        end)
+
+      {:ok, _} = Store.create(store, context)
+
+      for {text, number} <- Enum.with_index(texts, 1),
+          words = Words.cut(text),
+          word = one_of(words),
+          same = word |> String.replace("ſ", "s") |> String.replace("\u212A", "k"),
+          query <- [text, word, same] do
+        {:ok, page} = Store.search(store, query, id: context[:id], limit: 500)
+        assert number in Enum.map(page.results, & &1.iteration), inspect({query, text})
+      end
+    end)
+  end
+
   @tag :p1_pgsql
   @tag integrations: ["PostgreSQL", "p1_pgsql"]
   test "words of any length and number are kept and found", %{sqlite: one, postgres: other} do
