@@ -1,7 +1,7 @@
 # What the first save of 500 messages costs in a SQLite file, and an append of one turn: CPU time, time, and the size of the file,
 # beside a plain table with a row of JSON for each message. The index of the search is written behind the saves, so each row is told
-# twice: when the save has returned, and when the index is written, too. Then what it costs to list the calls that wait for late results, and to
-# deliver one, where 10,000 wait.
+# twice: when the save has returned, and when the index is written, too. Then what searches of 40 such conversations cost, and to rewind and
+# delete one, and what it costs to list the calls that wait for late results, and to deliver one, where 10,000 wait.
 #
 #     cd packages/ash_agent_runtime && ELIXIR_ERL_OPTIONS="+sbwt none +sbwtdcpu none +sbwtdio none" MIX_ENV=prod mix run ../../bench/stores.exs
 #
@@ -51,7 +51,50 @@ defmodule AshAgent.Bench.Stores do
       "\nCPU of the first save, from quarter to quarter: #{quartiles(plain)}, #{quartiles(returned)} and #{quartiles(indexed)} ms"
     )
 
+    in_file(&search/1)
     in_file(&late/1)
+  end
+
+  ## Searches
+
+  @conversations if Harness.quick?(), do: 8, else: 40
+  @changed if Harness.quick?(), do: 1, else: 7
+
+  defp search(path) do
+    {:ok, store} = SQLite.open(path)
+
+    kept =
+      for first <- 1..@conversations do
+        context = Enum.reduce(1..125, Context.new("Begin."), &turn(&2, &1 + first))
+        {:ok, kept} = Store.create(store, context)
+        kept
+      end
+
+    {:ok, _} = Store.create(store, Context.new("Xylograph"))
+    await_index(store)
+    IO.puts("\n#{@conversations} conversations\n\n| | median, ms |\n|---|--:|")
+    find = fn words -> {:ok, %{results: [_ | _]}} = Store.search(store, words) end
+
+    for {name, words} <- [
+          {"a word of one iteration", "xylograph"},
+          {"a word of a tenth of all", "word17"},
+          {"two such words", "word17 word4211"}
+        ],
+        do: IO.puts("| #{name} | #{median(fn _n -> find.(words) end, 7)} |")
+
+    rewind = fn kept, left ->
+      number = kept.value.current_iteration - left
+      {:ok, _} = Store.append(store, kept, Context.rewind(kept.value, to: number))
+    end
+
+    changes = [
+      {"two iterations rewound", &rewind.(&1, 2)},
+      {"150 iterations rewound", &rewind.(&1, 150)},
+      {"a conversation deleted", &(:ok = Store.delete(store, &1.id))}
+    ]
+
+    for {{name, change}, group} <- Enum.zip(changes, Enum.chunk_every(kept, @changed)),
+        do: IO.puts("| #{name} | #{median(&change.(Enum.at(group, &1 - 1)), @changed)} |")
   end
 
   ## Late results
@@ -103,9 +146,9 @@ defmodule AshAgent.Bench.Stores do
     |> Context.add_tool_results([{"a", {:waiting, wait}}])
   end
 
-  defp median(fun) do
+  defp median(fun, times \\ 200) do
     times =
-      for n <- 1..200 do
+      for n <- 1..times do
         {time, _} = :timer.tc(fn -> fun.(n) end)
         time
       end

@@ -587,10 +587,11 @@ defmodule AshAgent.Store.SQLiteFileTest do
       assert one(store, "select count(*) from ash_agent_texts") < 8
 
       # Most of a group are not read for a word that they have not.
-      places =
-        "sum(json_array_length(places_of(filters, '\"' || ? || '\"'))) from ash_agent_texts"
+      of = fn word ->
+        read = "sum(json_array_length(places_of(filters, '\"#{word}\"')))"
+        one(store, "select #{read} from ash_agent_texts")
+      end
 
-      of = fn word -> one(store, "select " <> String.replace(places, "?", "'#{word}'")) end
       assert of.("xylograph") in 2..60
       assert of.("turn") >= 198
 
