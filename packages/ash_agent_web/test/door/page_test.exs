@@ -13,8 +13,10 @@ defmodule AshAgent.Door.PageTest do
 
   @page Path.expand("../../../../demo/page", __DIR__)
 
-  setup %{tmp_dir: folder} do
-    {:ok, _} = Play.sessions(__MODULE__)
+  setup %{tmp_dir: folder, test: test} do
+    # Those of the test before may still be ending.
+    name = Module.concat(__MODULE__, "S#{:erlang.phash2(test)}")
+    {:ok, _} = Play.sessions(name)
     read = &File.read!(Path.join(@page, &1))
 
     files = %{
@@ -26,7 +28,7 @@ defmodule AshAgent.Door.PageTest do
       {:ok, %{conversation: id, runtime_context: %{name: "ada"}, by: "ada"}}
     end
 
-    door = &Play.door(__MODULE__, &1, identify: identify, ai: 7, cookies: true)
+    door = &Play.door(name, &1, identify: identify, ai: 7, cookies: true)
     port = Server.port(start_supervised!({Server, door: door, files: files}))
     file = Path.join(folder, "empty.html")
     File.write!(file, "")
