@@ -6,16 +6,46 @@
 #
 # The bare loop uses our transport and a JSON library, keeps maps, and does everything in one process. Both send the same
 # messages and the same tools, and get the same bytes: an answer is a stream only where the row is about one. Schedulers that
-# wait actively would count as work, so they do not.
+# wait actively would count as work, so they do not. Two rows have a transport without a network: beside each other, they show
+# what it costs that the processor has slept, however short.
 
 Code.require_file("support/harness.exs", __DIR__)
 Code.require_file("support/json_libraries.exs", __DIR__)
 Code.require_file("support/loopback.exs", __DIR__)
 
+defmodule AshAgent.Bench.Answers do
+  @moduledoc "A transport that answers as the server of `bench/peers` does, after a pause of so many milliseconds, or at once."
+  @behaviour AshAgent.LLM.Transport
+
+  @impl true
+  def stream(_request, acc, fun, opts) do
+    number = Process.get(__MODULE__, 0)
+    Process.put(__MODULE__, if(number == opts[:calls], do: 0, else: number + 1))
+    if opts[:pause] > 0, do: Process.sleep(opts[:pause])
+    {:cont, acc} = fun.({:head, 200, [{"content-type", "application/json"}]}, acc)
+    {_, acc} = fun.({:data, answer(message(number, opts[:calls]))}, acc)
+    {:ok, acc}
+  end
+
+  defp message(calls, calls), do: {~s({"role":"assistant","content":"Done."}), "stop"}
+
+  defp message(number, _calls) do
+    arguments = ~S({\"query\":\"number ) <> "#{number}" <> ~S(\"})
+    function = ~s({"name":"search","arguments":"#{arguments}"})
+    call = ~s({"id":"call_#{number}","type":"function","function":#{function}})
+    {~s({"role":"assistant","content":null,"tool_calls":[#{call}]}), "tool_calls"}
+  end
+
+  defp answer({message, reason}) do
+    ~s({"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":#{message},) <>
+      ~s("finish_reason":"#{reason}"}],"usage":{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110}})
+  end
+end
+
 defmodule AshAgent.Bench.Loop do
   @moduledoc false
 
-  alias AshAgent.Bench.{Harness, JSONLibraries, Loopback}
+  alias AshAgent.Bench.{Answers, Harness, JSONLibraries, Loopback}
   alias AshAgent.{Context, LLM, Runtime}
   alias AshAgent.LLM.Transport.{HTTP1, Request}
 
@@ -31,6 +61,11 @@ defmodule AshAgent.Bench.Loop do
 
     for turns <- [10, 50, 200], do: row("a turn of #{turns}", url, json, turns, 1)
     for tools <- [51, 101], do: row("a turn of 50, #{tools} tools", url, json, 50, tools)
+
+    for {name, pause} <- [{"at once", 0}, {"after a millisecond", 1}] do
+      transport = {Answers, calls: 49, pause: pause}
+      row("a turn of 50, answered #{name}", url, json, 50, 1, transport)
+    end
 
     pieces = if Harness.quick?(), do: 500, else: 2_000
 
@@ -51,7 +86,7 @@ defmodule AshAgent.Bench.Loop do
 
   defp name_of(name), do: name |> String.split(":") |> hd()
 
-  defp row(name, url, json, turns, tools) do
+  defp row(name, url, json, turns, tools, transport \\ {HTTP1, keep_alive: 30_000}) do
     times = max(1, div(@turns, turns))
     tools = tools(tools)
     offered = offered(tools)
@@ -59,8 +94,8 @@ defmodule AshAgent.Bench.Loop do
     compare(
       name,
       times * turns,
-      fn -> for _ <- 1..times, do: bare(url, json, turns, offered) end,
-      fn -> for _ <- 1..times, do: ours(url, turns, tools) end
+      fn -> for _ <- 1..times, do: bare(url, json, turns, offered, transport) end,
+      fn -> for _ <- 1..times, do: ours(url, turns, tools, transport) end
     )
   end
 
@@ -152,12 +187,12 @@ defmodule AshAgent.Bench.Loop do
 
   ## The bare loop
 
-  defp bare(url, json, turns, tools) do
+  defp bare(url, json, turns, tools, transport) do
     body = %{"model" => "turns-#{turns - 1}", "tools" => tools}
-    iterate(url, json, body, [%{"role" => "user", "content" => "Look around."}])
+    iterate(url, json, body, transport, [%{"role" => "user", "content" => "Look around."}])
   end
 
-  defp iterate(url, json, body, messages) do
+  defp iterate(url, json, body, {module, opts} = transport, messages) do
     sent = json.encode.(Map.put(body, "messages", Enum.reverse(messages)))
 
     take = fn
@@ -165,14 +200,14 @@ defmodule AshAgent.Bench.Loop do
       _head, acc -> {:cont, acc}
     end
 
-    {:ok, answer} = HTTP1.stream(request(url, sent), [], take, keep_alive: 30_000)
+    {:ok, answer} = module.stream(request(url, sent), [], take, opts)
     %{"choices" => [%{"message" => message}]} = json.decode.(IO.iodata_to_binary(answer))
 
     case message do
       %{"tool_calls" => [%{"id" => id, "function" => %{"arguments" => arguments}}]} ->
         %{"query" => query} = json.decode.(arguments)
         result = %{"role" => "tool", "tool_call_id" => id, "content" => "found " <> query}
-        iterate(url, json, body, [result, message | messages])
+        iterate(url, json, body, transport, [result, message | messages])
 
       %{"content" => text} ->
         text
@@ -216,9 +251,9 @@ defmodule AshAgent.Bench.Loop do
 
   ## Ours
 
-  defp ours(url, turns, tools) do
+  defp ours(url, turns, tools, transport) do
     heard = fn _name, _measured, _metadata -> :ok end
-    llm = llm(url, "turns-#{turns - 1}")
+    llm = llm(url, "turns-#{turns - 1}", transport: transport)
     opts = [llm: llm, tools: tools, max_iterations: turns + 1, stream: false, on_event: heard]
     {:ok, %{output: "Done."}} = Runtime.run(Context.new("Look around."), opts)
   end
@@ -233,8 +268,8 @@ defmodule AshAgent.Bench.Loop do
     {:ok, %{output: "word " <> _}} = Runtime.run(Context.new("Go on."), opts)
   end
 
-  defp llm(url, model),
-    do: LLM.OpenAICompatible.new(base_url: url, model: model, api_key: "key")
+  defp llm(url, model, more \\ []),
+    do: LLM.OpenAICompatible.new([base_url: url, model: model, api_key: "key"] ++ more)
 end
 
 AshAgent.Bench.Loop.main()
