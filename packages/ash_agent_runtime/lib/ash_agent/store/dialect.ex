@@ -76,8 +76,7 @@ defmodule AshAgent.Store.Dialect do
   def long_text(:postgres, key), do: of(key)
 
   # Of bytes, since characters have to be counted from the beginning.
-  def long_text(:sqlite, _key),
-    do: "cast(substr(cast($3 as blob), #{number_of("at")}, #{number_of("size")}) as text)"
+  def long_text(:sqlite, _key), do: "text_at(#{number_of("at")}, #{number_of("size")})"
 
   def input(:postgres),
     do: "input as materialized (select cast(cast($1 as text) as jsonb) as it)"

@@ -1,8 +1,10 @@
 //! SQLite for `AshAgent.Store.SQLite`: two threads with a connection each run statements and answer by messages, so
 //! that no scheduler of the VM waits for a disk. Which statements, and what they mean, is Elixir's.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::functions::{Context, FunctionFlags};
@@ -80,8 +82,13 @@ struct Job {
     mode: Mode,
     statements: Vec<String>,
     /// The values of `$1`, `$2`, ... in all statements.
-    params: Vec<String>,
+    params: Arc<[String]>,
     reply: Reply,
+}
+
+thread_local! {
+    /// The parameters of the job that this thread runs.
+    static PARAMS: RefCell<Arc<[String]>> = RefCell::default();
 }
 
 type Rows = Vec<Vec<Cell>>;
@@ -218,7 +225,21 @@ fn connect(path: &str, settings: &Settings) -> Result<Connection, Failure> {
     connection.create_scalar_function("filters_of", 1, flags, words::filters_of)?;
     connection.create_scalar_function("places_of", 2, flags, words::places_of)?;
     connection.create_scalar_function("may_have", 2, flags, may_have)?;
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
+    connection.create_scalar_function("text_at", 2, flags, text_at)?;
     Ok(connection)
+}
+
+/// `text_at(at, size)`: so many bytes of the third parameter, the first of which is 1. Bound, SQLite would copy it whole, and once more as bytes.
+fn text_at(context: &Context<'_>) -> rusqlite::Result<Option<String>> {
+    let at: Option<u32> = context.get(0)?;
+    let size: Option<u32> = context.get(1)?;
+    Ok(PARAMS.with_borrow(|params| {
+        let (start, size) = (usize::try_from(at?.checked_sub(1)?), usize::try_from(size?));
+        let (_, rest) = params.get(2)?.split_at_checked(start.ok()?)?;
+        let (text, _) = rest.split_at_checked(size.ok()?)?;
+        Some(text.to_owned())
+    }))
 }
 
 /// `may_have(document, query)`: false where JSON has not all words of a query. They may be parts of its words.
@@ -291,7 +312,7 @@ fn hand_over(
     let job = Job {
         mode,
         statements,
-        params,
+        params: params.into(),
         reply: Reply {
             to: env.pid(),
             reference: Some((own, saved)),
@@ -403,6 +424,13 @@ fn transaction(
 }
 
 fn run(connection: &Connection, job: &Job) -> Result<Answer, Failure> {
+    PARAMS.set(Arc::clone(&job.params));
+    let answer = run_all(connection, job);
+    PARAMS.take();
+    answer
+}
+
+fn run_all(connection: &Connection, job: &Job) -> Result<Answer, Failure> {
     let mut answer = Answer::new();
     for statement in &job.statements {
         let mut prepared = connection.prepare_cached(statement)?;
