@@ -235,14 +235,9 @@ impl Importer {
             self.elements.change(number);
         }
         // The output of a call that waited for it is still to come.
-        let waiting = match self.entries.get(self.latest.entry) {
-            Some(ReadMessage::Assistant(latest)) if self.latest.entry > entry => {
-                let mut open = latest.calls.iter().zip(&latest.slots);
-                open.find(|(call, slot)| slot.is_none() && !self.stays_open(call))
-                    .map(|(call, _)| call.id.clone())
-            }
-            _ => None,
-        };
+        let waiting = (self.latest.entry > entry).then(|| self.waiting_call());
+        let awaited_by = waiting.flatten().filter(|id| !id.is_empty());
+        self.latest.ahead += usize::from(awaited_by.is_some());
         self.add_late(
             entry,
             slot,
@@ -250,7 +245,7 @@ impl Importer {
                 entry,
                 id,
                 outcome: Outcome::new(answer.status, output),
-                awaited_by: waiting.filter(|id| !id.is_empty()),
+                awaited_by,
             },
         );
         true
@@ -290,6 +285,39 @@ impl Importer {
             },
         );
         true
+    }
+
+    /// Returns the first call of the last message with calls whose result has to be among those that come next.
+    fn waiting_call(&mut self) -> Option<Box<str>> {
+        let Some(ReadMessage::Assistant(latest)) = self.entries.get(self.latest.entry) else {
+            return None;
+        };
+        let slots = latest.calls.iter().zip(&latest.slots).enumerate();
+        let mut slots = slots.skip(self.latest.waiting);
+        let found = slots.find(|(_, (call, slot))| slot.is_none() && !self.stays_open(call));
+        let id = found.map(|(_, (call, _))| call.id.clone());
+        self.latest.waiting = found.map_or(latest.calls.len(), |(slot, _)| slot);
+        id
+    }
+
+    /// Late results that stand in front of the output of a call that could have stayed open were waited for by that call.
+    fn settle_ahead(&mut self, entry: usize, slot: usize) {
+        if entry != self.latest.entry {
+            return;
+        }
+        let ahead = std::mem::take(&mut self.latest.ahead);
+        let Some(ReadMessage::Assistant(latest)) = self.entries.get(entry) else {
+            return;
+        };
+        let call = latest.calls.get(slot).filter(|call| self.stays_open(call));
+        let Some(id) = call.map(|call| call.id.clone()).filter(|id| !id.is_empty()) else {
+            return;
+        };
+        for late in self.entries.iter_mut().rev().take(ahead) {
+            if let ReadMessage::Late(late) = late {
+                late.awaited_by = Some(id.clone());
+            }
+        }
     }
 
     fn add_late(&mut self, entry: usize, slot: usize, late: ReadLate) {
@@ -696,6 +724,7 @@ impl Listen for Importer {
             self.repair(RepairKind::MovedResult, id.as_deref());
             self.elements.change(results_number(entry));
         }
+        self.settle_ahead(entry, slot);
         self.elements.claim(results_number(entry), self.element);
         self.tell_types(self.element, answer.output.parts());
         let is_error = answer.status != Status::Ok;
@@ -868,6 +897,10 @@ struct Latest {
     entry: usize,
     by_name: HashMap<Box<str>, VecDeque<usize>>,
     in_order: VecDeque<usize>,
+    /// All calls before this slot have their result, or stay open.
+    waiting: usize,
+    /// Late results that were read behind the last result of one of its calls.
+    ahead: usize,
 }
 
 impl Exchanged {

@@ -726,6 +726,15 @@ fn a_late_output_stands_in_front_of_the_output_of_the_call_that_waited_for_it() 
             r#"[{"id":"w","name":"wait_for"},{"id":"g","name":"get"}]"#,
             [late, "function_call_output w", "function_call_output g"],
         ),
+        // One that could have stayed open itself.
+        (
+            r#"[{"id":"w","name":"wait_for","provider_metadata":{"provider":"openai_responses","async":true}},{"id":"g","name":"get"}]"#,
+            [late, "function_call_output w", "function_call_output g"],
+        ),
+        (
+            r#"[{"id":"g","name":"get"},{"id":"w","name":"wait_for","provider_metadata":{"provider":"openai_responses","async":true}}]"#,
+            ["function_call_output g", late, "function_call_output w"],
+        ),
     ] {
         let context = awaited(true, calls);
         assert_eq!(context.late_calls().next().unwrap().placed, Some(3));
