@@ -64,8 +64,12 @@ defmodule AshAgent.Bench.Loop do
 
     for {name, pause} <- [{"at once", 0}, {"after a millisecond", 1}] do
       transport = {Answers, calls: 49, pause: pause}
-      row("a turn of 50, answered #{name}", url, json, 50, 1, transport)
+      row("a turn of 50, answered #{name}", url, json, 50, 1, transport: transport)
     end
+
+    for turns <- [10, 50],
+        do:
+          row("client and context alone: a turn of #{turns}", url, json, turns, 1, ours: &alone/4)
 
     pieces = if Harness.quick?(), do: 500, else: 2_000
 
@@ -86,7 +90,9 @@ defmodule AshAgent.Bench.Loop do
 
   defp name_of(name), do: name |> String.split(":") |> hd()
 
-  defp row(name, url, json, turns, tools, transport \\ {HTTP1, keep_alive: 30_000}) do
+  defp row(name, url, json, turns, tools, opts \\ []) do
+    transport = opts[:transport] || {HTTP1, keep_alive: 30_000}
+    ours = opts[:ours] || (&ours/4)
     times = max(1, div(@turns, turns))
     tools = tools(tools)
     offered = offered(tools)
@@ -95,7 +101,7 @@ defmodule AshAgent.Bench.Loop do
       name,
       times * turns,
       fn -> for _ <- 1..times, do: bare(url, json, turns, offered, transport) end,
-      fn -> for _ <- 1..times, do: ours(url, turns, tools, transport) end
+      fn -> for _ <- 1..times, do: ours.(url, turns, tools, transport) end
     )
   end
 
@@ -256,6 +262,26 @@ defmodule AshAgent.Bench.Loop do
     llm = llm(url, "turns-#{turns - 1}", transport: transport)
     opts = [llm: llm, tools: tools, max_iterations: turns + 1, stream: false, on_event: heard]
     {:ok, %{output: "Done."}} = Runtime.run(Context.new("Look around."), opts)
+  end
+
+  # What no loop around them could be cheaper than: our client and context alone, in one process, as the bare loop is.
+  defp alone(url, turns, tools, transport) do
+    {module, opts} = llm(url, "turns-#{turns - 1}", transport: transport)
+    opened = LLM.Client.open(module, [tools: tools] ++ opts, :chat)
+    go_on(opened, Context.new("Look around."))
+  end
+
+  defp go_on(opened, context) do
+    {:ok, response} = LLM.Client.ask(opened, context, [], fn _events, _response -> :ok end)
+    {:ok, context} = Context.add_response(context, response)
+
+    case Context.pending_tool_calls(context) do
+      [] ->
+        context
+
+      [%{id: id, arguments: %{"query" => query}}] ->
+        go_on(opened, Context.add_tool_results(context, [{id, {:ok, "found " <> query}}]))
+    end
   end
 
   defp our_stream(url, model) do
