@@ -232,8 +232,8 @@ fn connect(path: &str, settings: &Settings) -> Result<Connection, Failure> {
 
 /// `text_at(at, size)`: so many bytes of the third parameter, the first of which is 1. Bound, SQLite would copy it whole, and once more as bytes.
 fn text_at(context: &Context<'_>) -> rusqlite::Result<Option<String>> {
-    let at: Option<u32> = context.get(0)?;
-    let size: Option<u32> = context.get(1)?;
+    let at: Option<i64> = context.get(0)?;
+    let size: Option<i64> = context.get(1)?;
     Ok(PARAMS.with_borrow(|params| {
         let (start, size) = (usize::try_from(at?.checked_sub(1)?), usize::try_from(size?));
         let (_, rest) = params.get(2)?.split_at_checked(start.ok()?)?;
