@@ -38,7 +38,7 @@ defmodule AshAgent.Door.ClientsTest do
     do: Path.join(@fixtures, "#{client}.node.json") |> File.read!() |> JSON.decode!()
 
   defp start(opts, context, sessions \\ []) do
-    name = Module.concat(context.module, "S#{System.unique_integer([:positive])}")
+    name = Play.name(context)
     restore = fn %{name: name} -> {:ok, %{name: name}} end
     {:ok, _sessions} = Play.sessions(name, [restore_context: restore] ++ sessions)
     rows = {"text/event-stream", rows(opts)}

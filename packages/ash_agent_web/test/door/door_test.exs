@@ -13,7 +13,7 @@ defmodule AshAgent.DoorTest do
   doctest AshAgent.Door, import: false
 
   setup context do
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    name = Play.name(context)
     {:ok, _} = Play.sessions(name)
     %{name: name, door: Play.door(name, port(), context[:door] || [])}
   end

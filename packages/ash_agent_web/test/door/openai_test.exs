@@ -33,7 +33,7 @@ defmodule AshAgent.Door.OpenAITest do
   end
 
   defp start(context) do
-    name = Module.concat(context.module, "S#{System.unique_integer([:positive])}")
+    name = Play.name(context)
     {:ok, _sessions} = Play.sessions(name)
     files = %{"/rows/responses" => {"text/event-stream", rows()}}
     door = &Play.door(name, &1, protocol: :responses)

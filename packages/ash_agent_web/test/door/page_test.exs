@@ -13,9 +13,8 @@ defmodule AshAgent.Door.PageTest do
 
   @page Path.expand("../../../../demo/page", __DIR__)
 
-  setup %{tmp_dir: folder, test: test} do
-    # Those of the test before may still be ending.
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(test)}")
+  setup %{tmp_dir: folder} = context do
+    name = Play.name(context)
     {:ok, _} = Play.sessions(name)
     read = &File.read!(Path.join(@page, &1))
 

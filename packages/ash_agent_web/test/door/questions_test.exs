@@ -11,7 +11,7 @@ defmodule AshAgent.Door.QuestionsTest do
   @moduletag :capture_log
 
   setup context do
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    name = Play.name(context)
     {:ok, _} = Play.sessions(name)
 
     %{

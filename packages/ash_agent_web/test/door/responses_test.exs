@@ -13,7 +13,7 @@ defmodule AshAgent.Door.ResponsesTest do
   @moduletag timeout: 60_000
 
   setup context do
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    name = Play.name(context)
     {:ok, _} = Play.sessions(name)
     opts = [protocol: :responses] ++ (context[:door] || [])
     %{name: name, door: Play.door(name, port(), opts)}

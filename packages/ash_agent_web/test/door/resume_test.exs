@@ -11,7 +11,7 @@ defmodule AshAgent.Door.ResumeTest do
   @moduletag timeout: 60_000
 
   setup context do
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    name = Play.name(context)
     {:ok, _} = Play.sessions(name)
     %{name: name, door: Play.door(name, port(), context[:door] || [])}
   end

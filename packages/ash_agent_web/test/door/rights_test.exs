@@ -33,7 +33,7 @@ defmodule AshAgent.Door.RightsTest do
   end
 
   setup context do
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    name = Play.name(context)
     {:ok, _} = Play.sessions(name, restore_context: fn %{name: name} -> {:ok, %{name: name}} end)
     Asked.allow(["ada", "bob"])
     opts = [identify: &identify/1] ++ (context[:door] || [])

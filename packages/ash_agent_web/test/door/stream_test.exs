@@ -13,7 +13,7 @@ defmodule AshAgent.Door.StreamTest do
   @moduletag timeout: 30_000
 
   setup context do
-    name = Module.concat(__MODULE__, "S#{:erlang.phash2(context.test)}")
+    name = Play.name(context)
     {:ok, store} = Store.SQLite.open(":memory:")
     restore = fn %{name: name} -> {:ok, %{name: name}} end
     opts = if context[:forgets], do: [], else: [restore_context: restore]

@@ -17,6 +17,10 @@ defmodule AshAgent.Door.Play do
     "required" => ["name", "seats"]
   }
 
+  @doc "A name for the sessions of a test: those of the test before may still be ending."
+  def name(%{module: module, test: test}),
+    do: Module.concat(module, "S#{:erlang.phash2(test)}")
+
   @doc "Starts the sessions of a store under a name. The options are those of sessions."
   def sessions(name, opts \\ []) do
     {:ok, store} = if opts[:store], do: {:ok, opts[:store]}, else: Store.SQLite.open(":memory:")
